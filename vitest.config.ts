@@ -1,0 +1,49 @@
+import { defineConfig } from 'vitest/config';
+
+// One project per test folder; what each may touch stands in docs/testing.md.
+// Everything past `unit` starts real servers, so files run one at a time on a small machine.
+const servers = { fileParallelism: false, maxWorkers: 1, pool: 'forks' as const };
+
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: 'unit', include: ['test/unit/**/*.test.ts'], testTimeout: 10_000 } },
+      {
+        test: {
+          name: 'workflow',
+          include: ['test/workflow/**/*.test.ts'],
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
+          name: 'chaos',
+          include: ['test/chaos/**/*.test.ts'],
+          testTimeout: 180_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
+          name: 'e2e',
+          include: ['test/e2e/**/*.test.ts'],
+          testTimeout: 240_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+    ],
+  },
+});
