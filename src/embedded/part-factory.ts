@@ -1,0 +1,227 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import type { HomeLayout } from './home.ts';
+import type {
+  PartRequest,
+  PartSpec,
+  ProcessRequest,
+  Readiness,
+  StackEndpoints,
+} from './part-spec.ts';
+import { choosePort } from './ports.ts';
+import { ensureDatabase, postgresSpec, postgresUrl, preparePostgres } from './postgres.ts';
+import { temporalSpec } from './temporal-dev-server.ts';
+
+/** Away from the usual ports of a PostgreSQL that the machine may have; Temporal's are its documented ones. */
+export const DEFAULT_PORTS = {
+  postgres: 54_329,
+  temporal: 7_233,
+  temporalUi: 8_233,
+  temporalMetrics: 9_233,
+  simulator: 12_111,
+} as const;
+
+const PROCESS_STOP_TIMEOUT_MS = 15_000;
+
+/** A part that can be started now: its ports are chosen. */
+export interface PlannedPart {
+  readonly spec: PartSpec;
+  readonly endpoints: StackEndpoints;
+  readonly port?: number;
+  readonly url?: string;
+  /** Ports that were not demanded: when one is lost to another process before the start, plan again. */
+  readonly movablePorts: readonly number[];
+  /** What remains to be done once it is ready. */
+  readonly afterStart?: () => Promise<void>;
+}
+
+export interface PlanContext {
+  readonly layout: HomeLayout;
+  readonly env: Readonly<Record<string, string>>;
+  readonly onProgress: (message: string) => void;
+}
+
+/** Chooses the ports of a part and prepares its files; what was chosen is remembered in the home. */
+export async function planPart(request: PartRequest, context: PlanContext): Promise<PlannedPart> {
+  switch (request.kind) {
+    case 'postgres':
+      return await planPostgres(request.port, context);
+    case 'temporal':
+      return await planTemporal(request, context);
+    case 'process':
+      return await planProcess(request, context);
+    default:
+      return request satisfies never;
+  }
+}
+
+async function planPostgres(port: number | undefined, context: PlanContext): Promise<PlannedPart> {
+  const cluster = await preparePostgres({
+    folder: context.layout.postgres,
+    env: context.env,
+    onProgress: context.onProgress,
+  });
+  const ports = await pickPorts(context, [
+    { key: 'postgres', label: 'PostgreSQL', explicit: port, preferred: DEFAULT_PORTS.postgres },
+  ]);
+  const chosen = ports.get('postgres');
+  return {
+    spec: postgresSpec(cluster, { port: chosen, env: context.env }),
+    endpoints: { databaseUrl: postgresUrl(cluster, chosen) },
+    port: chosen,
+    movablePorts: port === undefined ? [chosen] : [],
+    afterStart: () => ensureDatabase(cluster, chosen),
+  };
+}
+
+async function planTemporal(
+  request: Extract<PartRequest, { kind: 'temporal' }>,
+  context: PlanContext,
+): Promise<PlannedPart> {
+  if (request.executable === undefined) throw new Error('the path of the temporal CLI is missing');
+  const ports = await pickPorts(context, [
+    {
+      key: 'temporal',
+      label: 'the Temporal server',
+      explicit: request.port,
+      preferred: DEFAULT_PORTS.temporal,
+    },
+    {
+      key: 'temporalUi',
+      label: 'the Temporal UI',
+      explicit: request.uiPort,
+      preferred: DEFAULT_PORTS.temporalUi,
+    },
+    {
+      key: 'temporalMetrics',
+      label: 'the metrics of Temporal',
+      explicit: undefined,
+      preferred: DEFAULT_PORTS.temporalMetrics,
+    },
+  ]);
+  const [port, uiPort, metricsPort] = [
+    ports.get('temporal'),
+    ports.get('temporalUi'),
+    ports.get('temporalMetrics'),
+  ];
+  return {
+    spec: temporalSpec({
+      executable: request.executable,
+      port,
+      uiPort,
+      metricsPort,
+      file: path.join(context.layout.temporal, 'temporal.db'),
+      storage: request.storage ?? 'normal',
+      env: context.env,
+    }),
+    endpoints: {
+      temporalAddress: `127.0.0.1:${port}`,
+      temporalUiUrl: `http://127.0.0.1:${uiPort}`,
+      temporalMetricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
+    },
+    port,
+    url: `http://127.0.0.1:${uiPort}`,
+    movablePorts: [
+      ...(request.port === undefined ? [port] : []),
+      ...(request.uiPort === undefined ? [uiPort] : []),
+      metricsPort,
+    ],
+  };
+}
+
+async function planProcess(request: ProcessRequest, context: PlanContext): Promise<PlannedPart> {
+  const label = request.label ?? `the ${request.name}`;
+  const listens = request.port !== undefined || request.preferredPort !== undefined;
+  const ports = listens
+    ? await pickPorts(context, [
+        {
+          key: request.name,
+          label,
+          explicit: request.port,
+          preferred: request.preferredPort,
+        },
+      ])
+    : undefined;
+  const port = ports?.get(request.name);
+  const fill = (text: string) =>
+    port === undefined ? text : text.replaceAll('{{port}}', String(port));
+  const env = Object.entries({ ...context.env, ...request.env }).map(([key, value]) => [
+    key,
+    fill(value),
+  ]);
+  const url = request.url === undefined ? undefined : fill(request.url);
+  return {
+    spec: {
+      name: request.name,
+      label,
+      command: request.command,
+      args: request.args.map(fill),
+      env: Object.fromEntries(env) as Record<string, string>,
+      ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+      ready: JSON.parse(
+        fill(JSON.stringify(request.ready)).replaceAll('"{{port}}"', String(port)),
+      ) as Readiness,
+      restart: request.restart ?? true,
+      stopSignal: request.stopSignal ?? 'SIGTERM',
+      stopTimeoutMs: request.stopTimeoutMs ?? PROCESS_STOP_TIMEOUT_MS,
+      startAttempts: 1,
+    },
+    endpoints: request.name === 'simulator' && url !== undefined ? { simulatorUrl: url } : {},
+    ...(port === undefined ? {} : { port }),
+    ...(url === undefined ? {} : { url }),
+    movablePorts: port !== undefined && request.port === undefined ? [port] : [],
+  };
+}
+
+interface NamedWish {
+  readonly key: string;
+  readonly label: string;
+  readonly explicit: number | undefined;
+  readonly preferred: number | undefined;
+}
+
+async function pickPorts(
+  context: PlanContext,
+  wishes: readonly NamedWish[],
+): Promise<{ get(key: string): number }> {
+  const known = await rememberedPorts(context.layout.ports);
+  const chosen = new Map<string, number>();
+  for (const { key, label, explicit, preferred } of wishes) {
+    const taken = [...chosen.values()];
+    const wanted = [known[key], preferred].filter(
+      (port) => port !== undefined && !taken.includes(port),
+    ) as number[];
+    const port = await choosePort({ label, explicit, preferred: wanted });
+    if (wanted[0] !== undefined && explicit === undefined && port !== wanted[0]) {
+      context.onProgress(`port ${wanted[0]} is taken: ${label} listens on ${port}`);
+    }
+    chosen.set(key, port);
+  }
+  await rememberPorts(context.layout.ports, chosen);
+  return {
+    get(key) {
+      const port = chosen.get(key);
+      if (port === undefined) throw new Error(`no port was chosen for ${key}`);
+      return port;
+    },
+  };
+}
+
+async function rememberedPorts(file: string): Promise<Readonly<Record<string, number>>> {
+  try {
+    return JSON.parse(await readFile(file, 'utf8')) as Record<string, number>;
+  } catch {
+    return {};
+  }
+}
+
+/** One supervisor per home, but it starts parts side by side: each write reads again what the others wrote. */
+let writing: Promise<void> = Promise.resolve();
+
+async function rememberPorts(file: string, chosen: ReadonlyMap<string, number>): Promise<void> {
+  writing = writing.then(async () => {
+    const all = { ...(await rememberedPorts(file)), ...Object.fromEntries(chosen) };
+    await writeFile(file, `${JSON.stringify(all, undefined, 2)}\n`);
+  });
+  await writing;
+}

@@ -1,0 +1,95 @@
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { commandLineOf } from './processes.ts';
+
+/** A port that the user demanded is held by somebody else. */
+export class PortTaken extends Error {
+  override readonly name = 'PortTaken';
+}
+
+export interface PortWish {
+  /** What the port is for, as it stands in messages: "PostgreSQL". */
+  readonly label: string;
+  /** Demanded by the user: taken means an error. */
+  readonly explicit?: number | undefined;
+  /** Tried in this order when nothing is demanded; after them any free port. */
+  readonly preferred: readonly number[];
+}
+
+/** Chooses a port of 127.0.0.1. A demanded one that is taken is an error that names who holds it. */
+export async function choosePort(wish: PortWish): Promise<number> {
+  if (wish.explicit !== undefined) {
+    if (await isPortFree(wish.explicit)) return wish.explicit;
+    const holder = await portHolder(wish.explicit);
+    const who =
+      holder === undefined ? 'another process' : `process ${holder.pid} (${holder.command})`;
+    throw new PortTaken(
+      `port ${wish.explicit}, demanded for ${wish.label}, is held by ${who}; ` +
+        `stop it, choose another port, or name none and a free one is taken`,
+    );
+  }
+  for (const port of wish.preferred) {
+    if (await isPortFree(port)) return port;
+  }
+  return await anyFreePort();
+}
+
+/** Whether a server could listen on this port of 127.0.0.1 now. */
+export async function isPortFree(port: number): Promise<boolean> {
+  return (await listenOnce(port)) !== undefined;
+}
+
+/** A port of 127.0.0.1 that was free a moment ago. */
+export async function anyFreePort(): Promise<number> {
+  const port = await listenOnce(0);
+  if (port === undefined) throw new Error('this machine has no free port on 127.0.0.1');
+  return port;
+}
+
+function listenOnce(port: number): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(undefined));
+    server.listen({ port, host: '127.0.0.1', exclusive: true }, () => {
+      const address = server.address();
+      const bound = typeof address === 'object' && address !== null ? address.port : undefined;
+      server.close(() => resolve(bound));
+    });
+  });
+}
+
+/** Who listens on a port, as far as this user may see it (Linux only). */
+export async function portHolder(
+  port: number,
+): Promise<{ readonly pid: number; readonly command: string } | undefined> {
+  const inodes = await listeningInodes(port);
+  if (inodes.size === 0) return undefined;
+  for (const entry of await readdir('/proc')) {
+    if (!/^\d+$/.test(entry)) continue;
+    const descriptors = await readdir(`/proc/${entry}/fd`).catch(() => []);
+    for (const descriptor of descriptors) {
+      const link = await readlink(`/proc/${entry}/fd/${descriptor}`).catch(() => '');
+      if (!inodes.has(link)) continue;
+      const pid = Number(entry);
+      return { pid, command: (await commandLineOf(pid))?.slice(0, 120) ?? 'unknown' };
+    }
+  }
+  return undefined;
+}
+
+const TCP_LISTEN = '0A';
+
+async function listeningInodes(port: number): Promise<Set<string>> {
+  const wanted = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const inodes = new Set<string>();
+  for (const table of ['/proc/net/tcp', '/proc/net/tcp6']) {
+    const text = await readFile(table, 'utf8').catch(() => '');
+    for (const line of text.split('\n').slice(1)) {
+      const fields = line.trim().split(/\s+/);
+      if (fields[1]?.endsWith(wanted) === true && fields[3] === TCP_LISTEN) {
+        inodes.add(`socket:[${fields[9] ?? ''}]`);
+      }
+    }
+  }
+  return inodes;
+}

@@ -1,0 +1,102 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const POLL_MS = 50;
+/** After SIGKILL the kernel only has to tear the process down; longer means it hangs in a disk wait. */
+const KILL_TIMEOUT_MS = 10_000;
+
+/** A process and when it started: a process id alone may by now belong to somebody else. */
+export interface ProcessIdentity {
+  readonly pid: number;
+  readonly startedAt: string;
+}
+
+/** Whether a process with this id exists, whoever owns it. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** When the process started, as an opaque text that no later process with the same id shares. */
+export async function startTimeOf(pid: number): Promise<string | undefined> {
+  if (!isAlive(pid)) return undefined;
+  try {
+    const [bootId, stat] = await Promise.all([
+      readFile('/proc/sys/kernel/random/boot_id', 'utf8'),
+      readFile(`/proc/${pid}/stat`, 'utf8'),
+    ]);
+    // The name in parentheses may hold spaces; after it comes field 3 (state), and field 22 is the start.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    if (fields[0] === 'Z') return undefined;
+    return `${bootId.trim()}:${fields[19] ?? ''}`;
+  } catch {
+    return await ps(pid, 'lstart=');
+  }
+}
+
+/** The command line of a process, or undefined when it is gone or not to be seen. */
+export async function commandLineOf(pid: number): Promise<string | undefined> {
+  try {
+    return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).replaceAll('\0', ' ').trim();
+  } catch {
+    return await ps(pid, 'args=');
+  }
+}
+
+function ps(pid: number, format: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    execFile('ps', ['-o', format, '-p', String(pid)], (error, stdout) => {
+      const text = stdout.trim();
+      resolve(error || text === '' ? undefined : text);
+    });
+  });
+}
+
+/** Whether this very process still runs (and not another one that got its id). */
+export async function isSameProcess(identity: ProcessIdentity): Promise<boolean> {
+  const startedAt = await startTimeOf(identity.pid);
+  return startedAt !== undefined && startedAt === identity.startedAt;
+}
+
+/** Sends a signal to the process group, or to the process alone when it leads no group. Gone is fine. */
+export function signalGroup(pid: number, signal: NodeJS.Signals): void {
+  for (const target of [-pid, pid]) {
+    try {
+      process.kill(target, signal);
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EPERM') throw error;
+    }
+  }
+}
+
+/**
+ * Asks a process to stop and kills it with its group when it does not within the time.
+ * Called for a process that is gone, or whose id another process has now, it does nothing.
+ */
+export async function stopProcess(
+  identity: ProcessIdentity,
+  how: { readonly signal: NodeJS.Signals; readonly timeoutMs: number },
+): Promise<void> {
+  if (!(await isSameProcess(identity))) return;
+  process.kill(identity.pid, how.signal);
+  if (await goneWithin(identity, how.timeoutMs)) return;
+  signalGroup(identity.pid, 'SIGKILL');
+  if (!(await goneWithin(identity, KILL_TIMEOUT_MS))) {
+    throw new Error(`process ${identity.pid} does not end, not even by SIGKILL`);
+  }
+}
+
+async function goneWithin(identity: ProcessIdentity, timeoutMs: number): Promise<boolean> {
+  const deadline = performance.now() + timeoutMs;
+  while (await isSameProcess(identity)) {
+    if (performance.now() > deadline) return false;
+    await sleep(POLL_MS);
+  }
+  return true;
+}
