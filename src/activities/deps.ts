@@ -1,0 +1,21 @@
+import type { Kysely } from 'kysely';
+import type { DB } from '../db/schema.ts';
+import type { PaymentGateway } from '../payments/gateway.ts';
+import type { CrashPoint } from './crash-points.ts';
+
+/** What the activities need of the world. The worker builds it; tests replace single parts. */
+export interface ActivityDeps {
+  readonly db: Kysely<DB>;
+  readonly gateway: PaymentGateway;
+  /** part of every key: which Stripe account and mode this process bills */
+  readonly account: string;
+  readonly mode: 'test' | 'live';
+  /** who sends, as the attempts record it */
+  readonly worker: string;
+  /** waits for this process's share of Stripe's rate */
+  readonly pace: () => Promise<void>;
+  /** pauses between the settle rounds of a run, in milliseconds */
+  readonly reconcilePausesMs: readonly number[];
+  /** a no-op outside crash tests */
+  readonly crashPoint: (point: CrashPoint) => Promise<void>;
+}

@@ -1,0 +1,68 @@
+import { activityInfo, heartbeat } from '@temporalio/activity';
+import type {
+  ChargeResult,
+  ClaimAnswer,
+  ReconcileAnswer,
+  RerunAnswer,
+  RerunOrder,
+} from '../domain/charge.ts';
+import type { CustomerId } from '../domain/customer-id.ts';
+import type { RunRef, SlotRef } from '../domain/ids.ts';
+import type { ListedItem, RunState } from '../db/runs.ts';
+import { charge, type ChargeOrder } from './charge.ts';
+import { claimSlot } from './claim-slot.ts';
+import type { ActivityDeps } from './deps.ts';
+import { withFailures } from './errors.ts';
+import { reconcile } from './reconcile.ts';
+import { record, type RecordedOutcome } from './record.ts';
+import { decideRerun, listOpen, listShard, logOrder, move, plan, readTotals, type RunPlan, type RunTotals } from './run.ts';
+
+/** Well under the heartbeat time-out, so that one late beat does not count as a lost worker. */
+const HEARTBEAT_EVERY_MS = 2_500;
+
+/** Activities of the queue `billing`: Postgres only. */
+export function createBillingActivities(deps: ActivityDeps) {
+  return {
+    claimSlot: (slot: SlotRef): Promise<ClaimAnswer> => withFailures(() => claimSlot(deps, slot)),
+    record: (slot: SlotRef, charged: ChargeResult): Promise<RecordedOutcome> =>
+      withFailures(() => record(deps, slot, charged)),
+    planRun: (run: RunRef, plannedBy: string): Promise<RunPlan> =>
+      withFailures(() => plan(deps, run, plannedBy)),
+    moveRun: (run: RunRef, state: RunState): Promise<void> =>
+      withFailures(() => move(deps, run, state)),
+    listShard: (run: RunRef, range: { after: number; upTo: number }): Promise<readonly ListedItem[]> =>
+      withFailures(() => listShard(deps, run, range)),
+    listOpen: (run: RunRef, page: { after: string; limit: number }): Promise<readonly CustomerId[]> =>
+      withFailures(() => listOpen(deps, run, page)),
+    readTotals: (run: RunRef): Promise<RunTotals> => withFailures(() => readTotals(deps, run)),
+    decideRerun: (order: RerunOrder): Promise<RerunAnswer> =>
+      withFailures(() => decideRerun(deps, order)),
+    logOrder: (
+      run: RunRef,
+      order: { action: string; operator: string; reason: string },
+    ): Promise<void> => withFailures(() => logOrder(deps, run, order)),
+  };
+}
+
+/** Activities of the queue `charge`: the only ones that call Stripe, so the queue's limit is Stripe's. */
+export function createChargeActivities(deps: ActivityDeps) {
+  return {
+    charge: (order: ChargeOrder): Promise<ChargeResult> =>
+      withFailures(() => beating(() => charge(deps, order, activityInfo().attempt))),
+    reconcile: (order: ChargeOrder): Promise<ReconcileAnswer> =>
+      withFailures(() => beating(() => reconcile(deps, order))),
+  };
+}
+
+export type BillingActivities = ReturnType<typeof createBillingActivities>;
+export type ChargeActivities = ReturnType<typeof createChargeActivities>;
+
+/** Heartbeats while Stripe is awaited, so that a killed or frozen worker is noticed in seconds. */
+async function beating<T>(work: () => Promise<T>): Promise<T> {
+  const beat = setInterval(() => heartbeat(), HEARTBEAT_EVERY_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(beat);
+  }
+}

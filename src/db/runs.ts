@@ -1,0 +1,144 @@
+import { sql } from 'kysely';
+import type { CustomerId } from '../domain/customer-id.ts';
+import type { RunRef } from '../domain/ids.ts';
+import { writeAuditEntry } from './audit-log.ts';
+import type { Db } from './database.ts';
+import type { RunState } from './schema.ts';
+
+export type { RunState };
+
+export interface PlannedRun {
+  readonly state: RunState;
+  readonly customerCount: number;
+}
+
+/** Nobody is due: there is no active customer. */
+export class NoCustomers extends Error {
+  override readonly name = 'NoCustomers';
+}
+
+/** Freezing a million rows takes longer than a claim may. */
+const PLAN_STATEMENT_TIMEOUT = '300s';
+
+/** The run's row, or null when the period was never planned. */
+export async function readRun(db: Db, run: RunRef): Promise<PlannedRun | null> {
+  const row = await db
+    .selectFrom('billing_runs')
+    .select(['state', 'customer_count'])
+    .where('namespace', '=', run.namespace)
+    .where('period', '=', run.period)
+    .executeTakeFirst();
+  return row === undefined ? null : { state: row.state, customerCount: row.customer_count };
+}
+
+/**
+ * Freezes what is due from every active customer, with the totals, from one snapshot. Twice, or by
+ * two at once: the first plan stands and both read it.
+ */
+export async function planRun(db: Db, run: RunRef, plannedBy: string): Promise<PlannedRun> {
+  const planned = await readRun(db, run);
+  if (planned !== null) return planned;
+  await db
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .execute(async (trx) => {
+      await sql`SET LOCAL statement_timeout = ${sql.lit(PLAN_STATEMENT_TIMEOUT)}`.execute(trx);
+      await insertPlan(trx, run, plannedBy);
+    });
+  const stored = await readRun(db, run);
+  if (stored === null) throw new Error(`the plan of ${run.period} was not stored`);
+  return stored;
+}
+
+async function insertPlan(trx: Db, run: RunRef, plannedBy: string): Promise<void> {
+  const { count } = await trx
+    .selectFrom('customers')
+    .select((select) => select.fn.countAll<number>().as('count'))
+    .where('active', '=', true)
+    .executeTakeFirstOrThrow();
+  if (count === 0) {
+    throw new NoCustomers('no active customer: import them first (chargeonce import customers FILE.csv)');
+  }
+  const won = await trx
+    .insertInto('billing_runs')
+    .values({ namespace: run.namespace, period: run.period, customer_count: count, planned_by: plannedBy })
+    .onConflict((conflict) => conflict.columns(['namespace', 'period']).doNothing())
+    .returning('state')
+    .executeTakeFirst();
+  if (won === undefined) return;
+  await sql`
+    INSERT INTO billing_items (namespace, period, customer_id, position, stripe_customer_id,
+      payment_method_id, amount_minor, currency, description)
+    SELECT ${run.namespace}, ${run.period}, customer_id, row_number() OVER (ORDER BY customer_id),
+      stripe_customer_id, payment_method_id, amount_minor, currency, description
+    FROM customers WHERE active`.execute(trx);
+  // Expected is what can be charged: an item without payment method or amount is skipped.
+  await sql`
+    INSERT INTO billing_run_totals (namespace, period, currency, customer_count, amount_minor)
+    SELECT namespace, period, currency, count(*)::integer, sum(amount_minor)::bigint
+    FROM billing_items
+    WHERE namespace = ${run.namespace} AND period = ${run.period}
+      AND amount_minor > 0 AND payment_method_id IS NOT NULL
+    GROUP BY namespace, period, currency`.execute(trx);
+  await writeAuditEntry(trx, {
+    actor: plannedBy,
+    action: 'run.planned',
+    namespace: run.namespace,
+    period: run.period,
+    details: { customers: count },
+  });
+}
+
+/**
+ * Moves the run's own state. A completed run stays completed: late reruns are served without opening
+ * it again.
+ */
+export async function moveRun(db: Db, run: RunRef, state: RunState, actor: string): Promise<void> {
+  const over = state === 'completed' || state === 'stopped';
+  await db.transaction().execute(async (trx) => {
+    const moved = await trx
+      .updateTable('billing_runs')
+      .set({ state, completed_at: over ? sql`now()` : null })
+      .where('namespace', '=', run.namespace)
+      .where('period', '=', run.period)
+      .where('state', 'not in', ['completed', state])
+      .returning('state')
+      .executeTakeFirst();
+    if (moved === undefined) return;
+    await writeAuditEntry(trx, {
+      actor,
+      action: `run.${state}`,
+      namespace: run.namespace,
+      period: run.period,
+    });
+  });
+}
+
+export interface ListedItem {
+  readonly customerId: CustomerId;
+  readonly amountMinor: number;
+  readonly currency: string;
+}
+
+/** The items at positions (after, upTo], by position: one shard's customers, read by keyset. */
+export async function listItems(
+  db: Db,
+  run: RunRef,
+  range: { after: number; upTo: number },
+): Promise<readonly ListedItem[]> {
+  const rows = await db
+    .selectFrom('billing_items')
+    .select(['customer_id', 'amount_minor', 'currency'])
+    .where('namespace', '=', run.namespace)
+    .where('period', '=', run.period)
+    .where('position', '>', range.after)
+    .where('position', '<=', range.upTo)
+    .orderBy('position')
+    .execute();
+  return rows.map((row) => ({
+    // The column's check constraint is the parser of this id.
+    customerId: row.customer_id as CustomerId,
+    amountMinor: row.amount_minor,
+    currency: row.currency,
+  }));
+}

@@ -1,0 +1,234 @@
+import { sql } from 'kysely';
+import type { AttemptAnswer, SlotState } from '../domain/charge.ts';
+import type { SlotRef } from '../domain/ids.ts';
+import type { Db } from './database.ts';
+
+/**
+ * Stripe may prune a key once it is 24 h old, and then executes it again. One hour of margin: within
+ * this window of the first send a key may be sent, after it only reconcile may look.
+ */
+export const SEND_WINDOW = '23 hours';
+
+export interface GenerationFacts {
+  readonly key: string;
+  /** a send may have left before: its outcome is to be looked up first */
+  readonly sentBefore: boolean;
+  /** the key is younger than 23 h by the database clock, or was never sent */
+  readonly windowOpen: boolean;
+  readonly firstSentAt: Date | null;
+  readonly open: boolean;
+}
+
+/** A slot with what is needed to send or to look up its current generation. */
+export interface ChargeFacts {
+  readonly state: SlotState;
+  readonly generation: number;
+  readonly paymentIntentId: string | null;
+  readonly chargeId: string | null;
+  readonly reason: string | null;
+  readonly stripeCustomerId: string;
+  readonly amountMinor: number;
+  readonly currency: string;
+  readonly create: GenerationFacts;
+  readonly confirm: GenerationFacts;
+  /** charges that earlier generations were declined with, so that an old decline is not read as a new one */
+  readonly earlierCharges: readonly string[];
+}
+
+/** Everything the charge and reconcile activities decide on, in one read; null when there is no slot with keys. */
+export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFacts | null> {
+  const { rows } = await sql<FactsRow>`
+    SELECT s.state, s.generation, s.payment_intent_id, s.charge_id, s.reason,
+           i.stripe_customer_id, i.amount_minor, i.currency,
+           c.idempotency_key AS create_key, c.first_sent_at AS create_sent_at, c.outcome IS NULL AS create_open,
+           coalesce(c.first_sent_at > now() - ${SEND_WINDOW}::interval, true) AS create_window,
+           f.idempotency_key AS confirm_key, f.first_sent_at AS confirm_sent_at, f.outcome IS NULL AS confirm_open,
+           coalesce(f.first_sent_at > now() - ${SEND_WINDOW}::interval, true) AS confirm_window,
+           CASE WHEN s.generation = 1 THEN '{}'::text[] ELSE ARRAY(
+             SELECT g.charge_id FROM charge_generations g
+             WHERE g.namespace = s.namespace AND g.period = s.period AND g.customer_id = s.customer_id
+               AND g.generation < s.generation AND g.charge_id IS NOT NULL) END AS earlier_charges
+    FROM billing_charges s
+    JOIN billing_items i USING (namespace, period, customer_id)
+    JOIN charge_generations f ON f.idempotency_key = s.idempotency_key
+    JOIN LATERAL (
+      SELECT g.* FROM charge_generations g
+      WHERE g.namespace = s.namespace AND g.period = s.period AND g.customer_id = s.customer_id
+        AND g.operation = 'create'
+      ORDER BY g.generation DESC LIMIT 1) c ON true
+    WHERE s.namespace = ${slot.namespace} AND s.period = ${slot.period} AND s.customer_id = ${slot.customerId}`.execute(
+    db,
+  );
+  const row = rows[0];
+  return row === undefined ? null : toFacts(row);
+}
+
+interface FactsRow {
+  state: SlotState;
+  generation: number;
+  payment_intent_id: string | null;
+  charge_id: string | null;
+  reason: string | null;
+  stripe_customer_id: string;
+  amount_minor: number;
+  currency: string;
+  create_key: string;
+  create_sent_at: Date | null;
+  create_open: boolean;
+  create_window: boolean;
+  confirm_key: string;
+  confirm_sent_at: Date | null;
+  confirm_open: boolean;
+  confirm_window: boolean;
+  earlier_charges: string[];
+}
+
+function toFacts(row: FactsRow): ChargeFacts {
+  return {
+    state: row.state,
+    generation: row.generation,
+    paymentIntentId: row.payment_intent_id,
+    chargeId: row.charge_id,
+    reason: row.reason,
+    stripeCustomerId: row.stripe_customer_id,
+    amountMinor: row.amount_minor,
+    currency: row.currency,
+    create: {
+      key: row.create_key,
+      sentBefore: row.create_sent_at !== null,
+      windowOpen: row.create_window,
+      firstSentAt: row.create_sent_at,
+      open: row.create_open,
+    },
+    confirm: {
+      key: row.confirm_key,
+      sentBefore: row.confirm_sent_at !== null,
+      windowOpen: row.confirm_window,
+      firstSentAt: row.confirm_sent_at,
+      open: row.confirm_open,
+    },
+    earlierCharges: row.earlier_charges,
+  };
+}
+
+export interface AttemptStart {
+  readonly attemptId: string;
+  readonly activityAttempt: number;
+  readonly worker: string;
+}
+
+/** The bytes to send, read back from the row that was written at claim. */
+export interface StartedSend {
+  readonly body: string;
+  readonly apiVersion: string;
+}
+
+/**
+ * Commits "this key is about to be sent" and the attempt, in one statement, before the bytes leave.
+ * Null when it must not be sent: another generation, a settled slot, or a key older than 23 h.
+ */
+export async function startSend(
+  db: Db,
+  slot: SlotRef,
+  send: { key: string; generation: number; attempt: AttemptStart },
+): Promise<StartedSend | null> {
+  const { rows } = await sql<{ request_body: string; api_version: string }>`
+    WITH slot AS (
+      UPDATE billing_charges SET state = 'sent', sent_at = coalesce(sent_at, now()), reason = NULL,
+        advice = NULL, settled_at = NULL, updated_at = now()
+      WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
+        AND generation = ${send.generation} AND state IN ('claimed', 'sent', 'indeterminate', 'blocked')
+        AND EXISTS (SELECT FROM charge_generations g WHERE g.idempotency_key = ${send.key}
+          AND g.outcome IS NULL AND coalesce(g.first_sent_at > now() - ${SEND_WINDOW}::interval, true))
+      RETURNING 1
+    ), generation AS (
+      UPDATE charge_generations SET first_sent_at = coalesce(first_sent_at, now())
+      WHERE idempotency_key = ${send.key} AND EXISTS (SELECT FROM slot)
+      RETURNING idempotency_key, request_body, api_version
+    ), attempt AS (
+      INSERT INTO charge_attempts (attempt_id, idempotency_key, activity_attempt, worker)
+      SELECT ${send.attempt.attemptId}, idempotency_key, ${send.attempt.activityAttempt}, ${send.attempt.worker}
+      FROM generation
+    )
+    SELECT request_body, api_version FROM generation`.execute(db);
+  const row = rows[0];
+  return row === undefined ? null : { body: row.request_body, apiVersion: row.api_version };
+}
+
+/**
+ * Commits the PaymentIntent's id and, in the same statement, the start of its confirm. The id is safe
+ * before any money moves, so that every later attempt confirms this intent and never creates another.
+ * Null when the slot has moved on; the intent is then left unconfirmed, which charges nobody.
+ */
+export async function keepIntentAndStartConfirm(
+  db: Db,
+  slot: SlotRef,
+  kept: {
+    generation: number;
+    createKey: string;
+    confirmKey: string;
+    paymentIntentId: string;
+    answer: AttemptAnswer | null;
+    attempt: AttemptStart;
+  },
+): Promise<StartedSend | null> {
+  const { rows } = await sql<{ request_body: string; api_version: string }>`
+    WITH slot AS (
+      UPDATE billing_charges SET payment_intent_id = ${kept.paymentIntentId}, updated_at = now()
+      WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
+        AND generation = ${kept.generation} AND state = 'sent'
+        AND (payment_intent_id IS NULL OR payment_intent_id = ${kept.paymentIntentId})
+      RETURNING 1
+    ), answer AS (
+      INSERT INTO charge_attempt_answers (attempt_id, http_status, error, stripe_request_id, replayed, duration_ms)
+      SELECT a.* FROM (VALUES ${answerRow(kept.answer)}) AS a WHERE a.column1 IS NOT NULL
+      ON CONFLICT DO NOTHING
+    ), created AS (
+      UPDATE charge_generations SET outcome = 'created', finished_at = now(),
+        stripe_request_id = ${kept.answer?.stripeRequestId ?? null}
+      WHERE idempotency_key = ${kept.createKey} AND outcome IS NULL AND EXISTS (SELECT FROM slot)
+    ), generation AS (
+      UPDATE charge_generations SET first_sent_at = coalesce(first_sent_at, now())
+      WHERE idempotency_key = ${kept.confirmKey} AND outcome IS NULL AND EXISTS (SELECT FROM slot)
+        AND coalesce(first_sent_at > now() - ${SEND_WINDOW}::interval, true)
+      RETURNING idempotency_key, request_body, api_version
+    ), attempt AS (
+      INSERT INTO charge_attempts (attempt_id, idempotency_key, activity_attempt, worker)
+      SELECT ${kept.attempt.attemptId}, idempotency_key, ${kept.attempt.activityAttempt}, ${kept.attempt.worker}
+      FROM generation
+    )
+    SELECT request_body, api_version FROM generation`.execute(db);
+  const row = rows[0];
+  return row === undefined ? null : { body: row.request_body, apiVersion: row.api_version };
+}
+
+/** Records the attempt of the SDK's own resend, and that its first send was lost, before it leaves. */
+export async function startResend(
+  db: Db,
+  key: string,
+  resend: { attempt: AttemptStart; lost: AttemptAnswer },
+): Promise<void> {
+  await sql`
+    WITH answer AS (
+      INSERT INTO charge_attempt_answers (attempt_id, http_status, error, stripe_request_id, replayed, duration_ms)
+      VALUES ${answerRow(resend.lost)} ON CONFLICT DO NOTHING
+    )
+    INSERT INTO charge_attempts (attempt_id, idempotency_key, activity_attempt, worker)
+    VALUES (${resend.attempt.attemptId}, ${key}, ${resend.attempt.activityAttempt}, ${resend.attempt.worker})`.execute(
+    db,
+  );
+}
+
+/** Records what came back for an attempt that did not decide the slot. Twice: the first answer stays. */
+export async function recordAnswer(db: Db, answer: AttemptAnswer): Promise<void> {
+  await sql`
+    INSERT INTO charge_attempt_answers (attempt_id, http_status, error, stripe_request_id, replayed, duration_ms)
+    VALUES ${answerRow(answer)} ON CONFLICT DO NOTHING`.execute(db);
+}
+
+/** An answer as a row of values; all null when there is none. */
+export function answerRow(answer: AttemptAnswer | null) {
+  return sql`(${answer?.attemptId ?? null}::text, ${answer?.httpStatus ?? null}::integer,
+    ${answer?.error ?? null}::text, ${answer?.stripeRequestId ?? null}::text,
+    ${answer?.replayed ?? false}::boolean, ${answer?.durationMs ?? 0}::integer)`;
+}

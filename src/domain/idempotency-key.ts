@@ -1,0 +1,52 @@
+// oxlint-disable-next-line no-restricted-imports -- hashing is pure; workflow code never makes a key (its sandbox has no node:crypto)
+import { createHash } from 'node:crypto';
+import type { BillingPeriod } from './billing-period.ts';
+import type { CustomerId } from './customer-id.ts';
+import type { BillingNamespace } from './namespace.ts';
+
+/** What an idempotency key is stored as and sent as. Only {@link idempotencyKey} makes one. */
+export type IdempotencyKey = string & { readonly __brand: 'IdempotencyKey' };
+
+export type ChargeOperation = 'create' | 'confirm';
+
+export interface IdempotencyKeyParts {
+  readonly account: string;
+  readonly mode: 'test' | 'live';
+  readonly namespace: BillingNamespace;
+  readonly customerId: CustomerId;
+  readonly period: BillingPeriod;
+  readonly operation: ChargeOperation;
+  readonly generation: number;
+}
+
+/**
+ * The key under which Stripe knows one operation of one generation of one slot. A pure function of
+ * the business: no clock, attempt, process or random value, so that whoever charges the slot, and
+ * whenever, sends the same key. Each part is framed by its length in bytes, because parts joined by
+ * a separator let two customers share a key.
+ */
+export function idempotencyKey(parts: IdempotencyKeyParts): IdempotencyKey {
+  const framed = [
+    'chargeonce',
+    'v1',
+    parts.account,
+    parts.mode,
+    parts.namespace,
+    parts.customerId,
+    parts.period,
+    parts.operation,
+    String(parts.generation),
+  ]
+    .map((part) => `${new TextEncoder().encode(part).length}:${part},`)
+    .join('');
+  return `bill.v1.${createHash('sha256').update(framed).digest('hex')}` as IdempotencyKey;
+}
+
+/**
+ * The recipe of the home-grown jobs this project replaces, kept to take over their pending rows and
+ * for the failure gallery. Joined by ":", so different inputs can collide: never used for a new key.
+ */
+export function legacyStableKey(customer: string, period: string, vendorNamespace: string): string {
+  const joined = `${customer}:${period}:${vendorNamespace}`;
+  return createHash('sha256').update(joined).digest('hex').slice(0, 32);
+}

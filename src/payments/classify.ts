@@ -1,0 +1,138 @@
+import type { Refusal } from './gateway.ts';
+
+/**
+ * What a refusal means for the slot. `notExecuted`: Stripe did nothing, send the same key again.
+ * `indeterminate` says whether sending the same key again can bring another answer.
+ */
+export type Verdict =
+  | { readonly kind: 'declined'; readonly reason: string; readonly advice: DeclineAdvice }
+  | { readonly kind: 'indeterminate'; readonly reason: string; readonly sameKeyMayHelp: boolean }
+  | { readonly kind: 'notExecuted'; readonly reason: string; readonly retryAfterMs: number | null }
+  | { readonly kind: 'misconfigured'; readonly reason: string; readonly stopsRun: boolean }
+  | { readonly kind: 'blocked'; readonly reason: string };
+
+/** What may bring the money after a decline. Never automatic: a rerun is an operator's order. */
+export type DeclineAdvice =
+  | 'try_again_later'
+  | 'needs_new_card'
+  | 'customer_action'
+  | 'never'
+  | 'no_automatic_rerun';
+
+/** The error type of our own spend-cap proxy, whose refusals never reached Stripe. */
+const VAULT_ERROR = 'vault_error';
+
+/**
+ * Refusal → meaning, from status, type, code and headers alone (docs.stripe.com/error-low-level,
+ * docs.stripe.com/api/idempotent_requests). Pure; one rule per `if`. Messages are never read.
+ */
+export function classifyRefusal(refusal: Refusal): Verdict {
+  // The vault's own refusals come first: its 402 is not a decline and its 4xx never reached Stripe.
+  if (refusal.type === VAULT_ERROR) return classifyVaultRefusal(refusal);
+  // "This key has already been used": something was sent under it, so the outcome is unknown.
+  if (refusal.type === 'idempotency_error') {
+    return { kind: 'indeterminate', reason: 'idempotency_error', sameKeyMayHelp: false };
+  }
+  if (refusal.status === 402) return classifyDecline(refusal);
+  // A wrong or missing API key would refuse every other customer as well.
+  if (refusal.status === 401) return misconfigured('api_key_refused', true);
+  // Our key is in use: the first send is still running, or the object is locked.
+  if (refusal.status === 409) return classifyConflict(refusal);
+  // The limiter stands in front of execution. lock_timeout is a 429 too.
+  if (refusal.status === 429) {
+    const reason = refusal.code === 'lock_timeout' ? 'lock_timeout' : 'rate_limited';
+    return { kind: 'notExecuted', reason, retryAfterMs: refusal.retryAfterMs };
+  }
+  // An outside dependency of Stripe failed after the method may have begun.
+  if (refusal.status === 424) {
+    return { kind: 'indeterminate', reason: 'dependency_failed', sameKeyMayHelp: false };
+  }
+  // Stripe saves a 500: the same key only brings the same 500, while the charge may exist.
+  if (refusal.status === 500) {
+    return { kind: 'indeterminate', reason: 'server_error_500', sameKeyMayHelp: false };
+  }
+  // 502, 503, 504 usually come from a layer in front of the one that saves replies.
+  if (refusal.status > 500) {
+    const sameKeyMayHelp = refusal.shouldRetry !== false;
+    return { kind: 'indeterminate', reason: `server_error_${refusal.status}`, sameKeyMayHelp };
+  }
+  // What is left of 4xx: parameters, rights, unknown objects. Our request is wrong.
+  if (refusal.status >= 400) {
+    return misconfigured(refusal.code ?? refusal.type ?? `http_${refusal.status}`, false);
+  }
+  return { kind: 'indeterminate', reason: `http_${refusal.status}`, sameKeyMayHelp: false };
+}
+
+function classifyVaultRefusal(refusal: Refusal): Verdict {
+  if (refusal.status === 402) return { kind: 'blocked', reason: refusal.code ?? 'cap_exceeded' };
+  if (refusal.status === 503) {
+    return { kind: 'notExecuted', reason: 'vault_unavailable', retryAfterMs: refusal.retryAfterMs };
+  }
+  return misconfigured(refusal.code ?? `vault_${refusal.status}`, refusal.status === 401);
+}
+
+function classifyConflict(refusal: Refusal): Verdict {
+  const inUse = refusal.code === 'idempotency_key_in_use';
+  // Stripe says that another send would change nothing: only a look-up can tell.
+  if (!inUse && refusal.shouldRetry === false) {
+    return { kind: 'indeterminate', reason: 'conflict', sameKeyMayHelp: false };
+  }
+  const reason = inUse ? 'idempotency_key_in_use' : 'conflict';
+  return { kind: 'notExecuted', reason, retryAfterMs: refusal.retryAfterMs };
+}
+
+function classifyDecline(refusal: Refusal): Verdict {
+  const reason = refusal.declineCode ?? refusal.code ?? 'card_declined';
+  // Same amount and card were used just before: the other payment may be ours.
+  if (reason === 'duplicate_transaction') {
+    return { kind: 'indeterminate', reason, sameKeyMayHelp: false };
+  }
+  return { kind: 'declined', reason, advice: declineAdvice(refusal) };
+}
+
+const TRY_LATER = new Set([
+  'approve_with_id',
+  'issuer_not_available',
+  'processing_error',
+  'reenter_transaction',
+  'try_again_later',
+  'insufficient_funds',
+  'card_decline_rate_limit_exceeded',
+]);
+const NEEDS_NEW_CARD = new Set([
+  'expired_card',
+  'incorrect_number',
+  'invalid_account',
+  'lost_card',
+  'stolen_card',
+  'pickup_card',
+  'restricted_card',
+]);
+const NEVER = new Set([
+  'fraudulent',
+  'merchant_blacklist',
+  'stop_payment_order',
+  'revocation_of_authorization',
+  'revocation_of_all_authorizations',
+  'testmode_decline',
+]);
+
+/** Advice from Stripe's advice_code, else from the decline code (docs.stripe.com/declines/codes). */
+export function declineAdvice(
+  decline: Pick<Refusal, 'code' | 'declineCode' | 'adviceCode'>,
+): DeclineAdvice {
+  if (decline.code === 'authentication_required') return 'customer_action';
+  if (decline.declineCode === 'authentication_required') return 'customer_action';
+  if (decline.adviceCode === 'do_not_try_again') return 'never';
+  if (decline.adviceCode === 'confirm_card_data') return 'needs_new_card';
+  if (decline.adviceCode === 'try_again_later') return 'try_again_later';
+  const code = decline.declineCode ?? decline.code ?? '';
+  if (TRY_LATER.has(code)) return 'try_again_later';
+  if (NEEDS_NEW_CARD.has(code)) return 'needs_new_card';
+  if (NEVER.has(code)) return 'never';
+  return 'no_automatic_rerun';
+}
+
+function misconfigured(reason: string, stopsRun: boolean): Verdict {
+  return { kind: 'misconfigured', reason, stopsRun };
+}
