@@ -1,4 +1,5 @@
 import { DatabaseSync } from 'node:sqlite';
+import { isRecord } from './untyped.ts';
 
 const SQLITE_BUSY = 5;
 
@@ -16,7 +17,7 @@ export function tryLock(file: string): HomeLock | undefined {
     database.exec('begin exclusive');
   } catch (error) {
     database.close();
-    if ((error as { errcode?: number }).errcode === SQLITE_BUSY) return undefined;
+    if (isRecord(error) && error['errcode'] === SQLITE_BUSY) return undefined;
     throw error;
   }
   return { release: () => database.close() };

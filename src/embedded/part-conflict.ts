@@ -6,7 +6,7 @@ import type { PartRequest } from './part-spec.ts';
  */
 export function differences(running: PartRequest, asked: PartRequest, port?: number): string[] {
   const different: string[] = [];
-  if (asked.port !== undefined && asked.port !== port) different.push('port');
+  if (asked.port !== undefined && asked.port !== (port ?? running.port)) different.push('port');
   if (running.kind === 'temporal' && asked.kind === 'temporal') {
     if (asked.storage !== undefined && asked.storage !== (running.storage ?? 'normal')) {
       different.push('storage');

@@ -11,6 +11,7 @@ import type {
 import { choosePort } from './ports.ts';
 import { ensureDatabase, postgresSpec, postgresUrl, preparePostgres } from './postgres.ts';
 import { temporalSpec } from './temporal-dev-server.ts';
+import { isRecord, parseJson } from './untyped.ts';
 
 /** Away from the usual ports of a PostgreSQL that the machine may have; Temporal's are its documented ones. */
 export const DEFAULT_PORTS = {
@@ -145,10 +146,8 @@ async function planProcess(request: ProcessRequest, context: PlanContext): Promi
   const port = ports?.get(request.name);
   const fill = (text: string) =>
     port === undefined ? text : text.replaceAll('{{port}}', String(port));
-  const env = Object.entries({ ...context.env, ...request.env }).map(([key, value]) => [
-    key,
-    fill(value),
-  ]);
+  const env: Record<string, string> = { ...context.env };
+  for (const [key, value] of Object.entries(request.env)) env[key] = fill(value);
   const url = request.url === undefined ? undefined : fill(request.url);
   return {
     spec: {
@@ -156,11 +155,9 @@ async function planProcess(request: ProcessRequest, context: PlanContext): Promi
       label,
       command: request.command,
       args: request.args.map(fill),
-      env: Object.fromEntries(env) as Record<string, string>,
+      env,
       ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-      ready: JSON.parse(
-        fill(JSON.stringify(request.ready)).replaceAll('"{{port}}"', String(port)),
-      ) as Readiness,
+      ready: filledReadiness(request.ready, fill, port),
       restart: request.restart ?? true,
       stopSignal: request.stopSignal ?? 'SIGTERM',
       stopTimeoutMs: request.stopTimeoutMs ?? PROCESS_STOP_TIMEOUT_MS,
@@ -171,6 +168,26 @@ async function planProcess(request: ProcessRequest, context: PlanContext): Promi
     ...(url === undefined ? {} : { url }),
     movablePorts: port !== undefined && request.port === undefined ? [port] : [],
   };
+}
+
+function filledReadiness(
+  ready: Readiness,
+  fill: (text: string) => string,
+  port: number | undefined,
+): Readiness {
+  switch (ready.kind) {
+    case 'http':
+    case 'postgres':
+      return { ...ready, url: fill(ready.url) };
+    case 'tcp':
+      return port === undefined ? ready : { ...ready, port };
+    case 'stdout-line':
+      return { ...ready, pattern: fill(ready.pattern) };
+    case 'command':
+      return { ...ready, args: ready.args.map(fill) };
+    default:
+      return ready satisfies never;
+  }
 }
 
 interface NamedWish {
@@ -188,9 +205,10 @@ async function pickPorts(
   const chosen = new Map<string, number>();
   for (const { key, label, explicit, preferred } of wishes) {
     const taken = [...chosen.values()];
-    const wanted = [known[key], preferred].filter(
-      (port) => port !== undefined && !taken.includes(port),
-    ) as number[];
+    const wanted: number[] = [];
+    for (const port of [known[key], preferred]) {
+      if (port !== undefined && !taken.includes(port)) wanted.push(port);
+    }
     const port = await choosePort({ label, explicit, preferred: wanted });
     if (wanted[0] !== undefined && explicit === undefined && port !== wanted[0]) {
       context.onProgress(`port ${wanted[0]} is taken: ${label} listens on ${port}`);
@@ -208,20 +226,23 @@ async function pickPorts(
 }
 
 async function rememberedPorts(file: string): Promise<Readonly<Record<string, number>>> {
-  try {
-    return JSON.parse(await readFile(file, 'utf8')) as Record<string, number>;
-  } catch {
-    return {};
+  const value = parseJson(await readFile(file, 'utf8').catch(() => ''));
+  const ports: Record<string, number> = {};
+  for (const [key, port] of Object.entries(isRecord(value) ? value : {})) {
+    if (typeof port === 'number') ports[key] = port;
   }
+  return ports;
 }
 
 /** One supervisor per home, but it starts parts side by side: each write reads again what the others wrote. */
 let writing: Promise<void> = Promise.resolve();
 
 async function rememberPorts(file: string, chosen: ReadonlyMap<string, number>): Promise<void> {
-  writing = writing.then(async () => {
+  const before = writing;
+  writing = (async () => {
+    await before;
     const all = { ...(await rememberedPorts(file)), ...Object.fromEntries(chosen) };
     await writeFile(file, `${JSON.stringify(all, undefined, 2)}\n`);
-  });
+  })();
   await writing;
 }

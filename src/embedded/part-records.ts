@@ -2,6 +2,7 @@ import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { PartSpec } from './part-spec.ts';
 import { isSameProcess, startTimeOf, stopProcess, type ProcessIdentity } from './processes.ts';
+import { isRecord, parseJson } from './untyped.ts';
 
 interface PartRecord extends ProcessIdentity {
   readonly name: string;
@@ -53,14 +54,18 @@ export async function stopOrphans(folder: string): Promise<string[]> {
 }
 
 function parseRecord(text: string): PartRecord | undefined {
-  try {
-    const record = JSON.parse(text) as Partial<PartRecord>;
-    return typeof record.pid === 'number' && typeof record.startedAt === 'string'
-      ? (record as PartRecord)
-      : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text);
+  return isPartRecord(value) ? value : undefined;
+}
+
+function isPartRecord(value: unknown): value is PartRecord {
+  if (!isRecord(value)) return false;
+  const { pid, startedAt, name, stopSignal, stopTimeoutMs, order } = value;
+  return (
+    Number.isSafeInteger(pid) &&
+    [startedAt, name, stopSignal].every((text) => typeof text === 'string') &&
+    [stopTimeoutMs, order].every((number) => typeof number === 'number')
+  );
 }
 
 function recordFile(folder: string, name: string): string {

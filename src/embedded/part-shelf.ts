@@ -3,7 +3,7 @@ import type { HomeLayout } from './home.ts';
 import { differences } from './part-conflict.ts';
 import { planPart, type PlannedPart } from './part-factory.ts';
 import { partName, type PartRequest, type PartStatus, type StackEndpoints } from './part-spec.ts';
-import { createPart, type Part } from './part.ts';
+import { Part } from './part.ts';
 import { isPortFree } from './ports.ts';
 
 /** Another process can win a port between our look and our start; thrice in a row it is no coincidence. */
@@ -17,6 +17,7 @@ export interface Holder {
 }
 
 interface Entry {
+  readonly name: string;
   readonly request: PartRequest;
   readonly order: number;
   readonly holders: Set<Holder>;
@@ -28,38 +29,121 @@ interface Entry {
 }
 
 /** The running parts of one home, each kept as long as somebody holds it. */
-export interface PartShelf {
+export class PartShelf {
+  readonly #layout: HomeLayout;
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #entries = new Map<string, Entry>();
+  #calls = 0;
+
+  constructor(layout: HomeLayout, env: Readonly<Record<string, string>>) {
+    this.#layout = layout;
+    this.#env = env;
+  }
+
   /** Starts or shares parts for a holder; throws when one cannot be had. Twice for the same part is once. */
-  hold(holder: Holder, requests: readonly PartRequest[]): Promise<void>;
+  async hold(holder: Holder, requests: readonly PartRequest[]): Promise<void> {
+    this.#calls += 1;
+    const order = this.#calls;
+    const results = await Promise.allSettled(
+      requests.map((request) => this.#holdOne(holder, request, order)),
+    );
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
+  }
+
   /** Gives up all that this holder has; what nobody holds any more is stopped, latest first. */
-  drop(holder: Holder): Promise<void>;
-  status(): PartStatus[];
-  endpoints(holder: Holder): StackEndpoints;
-}
+  async drop(holder: Holder): Promise<void> {
+    const unheld: Entry[] = [];
+    for (const entry of this.#entries.values()) {
+      if (entry.holders.delete(holder) && entry.holders.size === 0) unheld.push(entry);
+    }
+    // What was asked for together does not build on each other and stops together.
+    const orders = [...new Set(unheld.map((entry) => entry.order))].sort((a, b) => b - a);
+    for (const order of orders) {
+      const group = unheld.filter((entry) => entry.order === order && entry.holders.size === 0);
+      await Promise.all(group.map((entry) => this.#stop(entry)));
+    }
+  }
 
-/** Makes an empty shelf for a home. */
-export function createPartShelf(context: {
-  readonly layout: HomeLayout;
-  readonly env: Readonly<Record<string, string>>;
-}): PartShelf {
-  const entries = new Map<string, Entry>();
-  let calls = 0;
+  status(): PartStatus[] {
+    return [...this.#entries.values()].map((entry) => statusOf(entry, this.#logOf(entry.name)));
+  }
 
-  async function start(entry: Entry, name: string): Promise<void> {
+  endpoints(holder: Holder): StackEndpoints {
+    let endpoints: StackEndpoints = {};
+    for (const entry of this.#entries.values()) {
+      if (entry.holders.has(holder)) endpoints = { ...endpoints, ...entry.plan?.endpoints };
+    }
+    return endpoints;
+  }
+
+  async #holdOne(holder: Holder, request: PartRequest, order: number): Promise<void> {
+    const name = partName(request);
+    const known = await this.#usable(name);
+    if (known !== undefined) {
+      this.#refuseOther(known, request);
+      known.holders.add(holder);
+      await known.started;
+      return;
+    }
+    const entry: Entry = {
+      name,
+      label: partLabel(request),
+      request,
+      order,
+      holders: new Set([holder]),
+      started: Promise.resolve(),
+    };
+    this.#entries.set(name, entry);
+    entry.started = this.#start(entry);
+    try {
+      await entry.started;
+    } catch (error) {
+      if (this.#entries.get(name) === entry && entry.stopping === undefined) {
+        this.#entries.delete(name);
+      }
+      throw error;
+    }
+  }
+
+  /** The entry of this name that can be shared; one that is being stopped or was given up is waited for. */
+  async #usable(name: string): Promise<Entry | undefined> {
+    for (;;) {
+      const entry = this.#entries.get(name);
+      if (entry === undefined) return undefined;
+      if (entry.stopping !== undefined) await entry.stopping;
+      else if (entry.part?.status().state === 'failed') await this.#stop(entry);
+      else return entry;
+    }
+  }
+
+  #refuseOther(entry: Entry, request: PartRequest): void {
+    const different = differences(entry.request, request, entry.plan?.port);
+    if (different.length === 0) return;
+    const pid = entry.part?.status().pid ?? 'being started';
+    const commands = [...entry.holders].map((holder) => holder.pid()).join(', ');
+    throw new Error(
+      `${entry.label} already runs (process ${pid}) for the home ${this.#layout.home} with other settings ` +
+        `(${different.join(', ')}). Use the same settings, wait for or stop the command that uses it ` +
+        `(process ${commands}), or choose another home by CHARGEONCE_HOME`,
+    );
+  }
+
+  async #start(entry: Entry): Promise<void> {
     const onProgress = (message: string) => {
       for (const holder of entry.holders) holder.progress(message);
     };
     onProgress(`starting ${entry.label}`);
     for (let attempt = 1; ; attempt += 1) {
-      const plan = await planPart(entry.request, { ...context, onProgress });
+      const context = { layout: this.#layout, env: this.#env, onProgress };
+      const plan = await planPart(entry.request, context);
       if (entry.stopping !== undefined)
         throw new Error(`${entry.label} was stopped while it started`);
-      const part = createPart(plan.spec, {
-        log: path.join(context.layout.logs, `${name}.log`),
-        recordsFolder: context.layout.parts,
+      const part = new Part(plan.spec, {
+        log: this.#logOf(entry.name),
+        recordsFolder: this.#layout.parts,
         order: entry.order,
         onEvent: ({ kind, message }) => {
-          for (const holder of entry.holders) holder.partEvent(kind, name, message);
+          for (const holder of entry.holders) holder.partEvent(kind, entry.name, message);
         },
       });
       entry.plan = plan;
@@ -71,118 +155,51 @@ export function createPartShelf(context: {
       } catch (error) {
         await part.stop();
         const free = await Promise.all(plan.movablePorts.map(isPortFree));
-        if (entry.stopping !== undefined || attempt >= PORT_ATTEMPTS || !free.includes(false))
-          throw error;
+        const portLost = free.includes(false) && attempt < PORT_ATTEMPTS;
+        if (wasStopped(entry) || !portLost) throw error;
       }
     }
   }
 
-  function shareable(name: string, request: PartRequest): Entry | undefined {
-    const entry = entries.get(name);
-    if (entry === undefined) return undefined;
-    const different = differences(entry.request, request, entry.plan?.port);
-    if (different.length === 0) return entry;
-    const pid = entry.part?.status().pid;
-    const commands = [...entry.holders].map((holder) => holder.pid()).join(', ');
-    throw new Error(
-      `${entry.label} already runs (process ${pid ?? '?'}) for the home ${context.layout.home} with other settings ` +
-        `(${different.join(', ')}). Use the same settings, wait for or stop the command that uses it ` +
-        `(process ${commands}), or choose another home by CHARGEONCE_HOME`,
-    );
-  }
-
-  async function holdOne(holder: Holder, request: PartRequest, order: number): Promise<void> {
-    const name = partName(request);
-    for (;;) {
-      const known = entries.get(name);
-      if (known === undefined) break;
-      if (known.stopping === undefined && known.part?.status().state === 'failed') {
-        await stopEntry(name, known);
-      } else if (known.stopping === undefined) break;
-      else await known.stopping;
-    }
-    const shared = shareable(name, request);
-    if (shared !== undefined) {
-      shared.holders.add(holder);
-      await shared.started;
-      return;
-    }
-    const label = { postgres: 'PostgreSQL', temporal: 'the Temporal server', process: '' }[
-      request.kind
-    ];
-    const named = request.kind === 'process' ? (request.label ?? `the ${name}`) : label;
-    const entry: Entry = {
-      request,
-      order,
-      label: named,
-      holders: new Set([holder]),
-      started: Promise.resolve(),
-    };
-    entries.set(name, entry);
-    entry.started = start(entry, name);
-    try {
-      await entry.started;
-    } catch (error) {
-      if (entries.get(name) === entry && entry.stopping === undefined) entries.delete(name);
-      throw error;
-    }
-  }
-
-  function stopEntry(name: string, entry: Entry): Promise<void> {
-    entry.stopping ??= (async () => {
-      await entry.part?.stop();
-      await entry.started.catch(() => undefined);
-      // One that was only being planned has become a part meanwhile.
-      await entry.part?.stop();
-      if (entries.get(name) === entry) entries.delete(name);
-    })();
+  #stop(entry: Entry): Promise<void> {
+    entry.stopping ??= this.#stopOnce(entry);
     return entry.stopping;
   }
 
-  return {
-    async hold(holder, requests) {
-      calls += 1;
-      const order = calls;
-      const results = await Promise.allSettled(
-        requests.map((request) => holdOne(holder, request, order)),
-      );
-      for (const result of results) if (result.status === 'rejected') throw result.reason;
-    },
-    async drop(holder) {
-      const unheld: [string, Entry][] = [];
-      for (const [name, entry] of entries) {
-        if (entry.holders.delete(holder) && entry.holders.size === 0) unheld.push([name, entry]);
-      }
-      // What was asked for together does not build on each other and stops together.
-      const orders = [...new Set(unheld.map(([, entry]) => entry.order))].sort((a, b) => b - a);
-      for (const order of orders) {
-        const group = unheld.filter(
-          ([, entry]) => entry.order === order && entry.holders.size === 0,
-        );
-        await Promise.all(group.map(([name, entry]) => stopEntry(name, entry)));
-      }
-    },
-    status() {
-      return [...entries].map(([name, entry]) => statusOf(name, entry, context.layout.logs));
-    },
-    endpoints(holder) {
-      const held = [...entries.values()].filter((entry) => entry.holders.has(holder));
-      return Object.assign(
-        {},
-        ...held.map((entry) => entry.plan?.endpoints ?? {}),
-      ) as StackEndpoints;
-    },
-  };
+  async #stopOnce(entry: Entry): Promise<void> {
+    await entry.part?.stop();
+    await entry.started.catch(() => undefined);
+    // One that was only being planned has become a part meanwhile.
+    await entry.part?.stop();
+    if (this.#entries.get(entry.name) === entry) this.#entries.delete(entry.name);
+  }
+
+  #logOf(name: string): string {
+    return path.join(this.#layout.logs, `${name}.log`);
+  }
 }
 
-function statusOf(name: string, entry: Entry, logs: string): PartStatus {
-  const status = entry.part?.status() ?? {
-    name,
-    state: 'starting' as const,
-    restarts: 0,
-    log: path.join(logs, `${name}.log`),
-  };
-  const { port, url } = entry.plan ?? {};
+function wasStopped(entry: Entry): boolean {
+  return entry.stopping !== undefined;
+}
+
+function partLabel(request: PartRequest): string {
+  switch (request.kind) {
+    case 'postgres':
+      return 'PostgreSQL';
+    case 'temporal':
+      return 'the Temporal server';
+    case 'process':
+      return request.label ?? `the ${request.name}`;
+    default:
+      return request satisfies never;
+  }
+}
+
+function statusOf(entry: Entry, log: string): PartStatus {
+  const { name, part, plan } = entry;
+  const status = part?.status() ?? { name, state: 'starting' as const, restarts: 0, log };
+  const { port, url } = plan ?? {};
   return {
     ...status,
     ...(port === undefined ? {} : { port }),

@@ -1,7 +1,8 @@
 /** How a part shows that it can be used. */
 export type Readiness =
   | { readonly kind: 'http'; readonly url: string; readonly timeoutMs?: number }
-  | { readonly kind: 'tcp'; readonly port: number; readonly timeoutMs?: number }
+  /** Accepts connections on this port; without it, on the one that was chosen for the part. */
+  | { readonly kind: 'tcp'; readonly port?: number; readonly timeoutMs?: number }
   | { readonly kind: 'stdout-line'; readonly pattern: string; readonly timeoutMs?: number }
   | { readonly kind: 'postgres'; readonly url: string; readonly timeoutMs?: number }
   | {

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { forgetPart, recordPart } from './part-records.ts';
 import type { PartSpec, PartState, PartStatus } from './part-spec.ts';
 import { signalGroup, stopProcess, type ProcessIdentity } from './processes.ts';
+import { errorMessage } from './untyped.ts';
 import { textSince, waitUntilReady } from './readiness.ts';
 
 const FIRST_BACKOFF_MS = 200;
@@ -28,140 +29,157 @@ export interface PartDeps {
   }) => void;
 }
 
-/** One child process that is kept running until it is stopped. */
-export interface Part {
-  /** Starts it and waits until it is ready; throws with its last log lines when it does not get there. */
-  start(): Promise<void>;
-  /** Stops it for good; called twice it waits for the same end. */
-  stop(): Promise<void>;
-  status(): PartStatus;
-}
-
 interface Running {
   readonly child: ChildProcess;
   readonly identity: ProcessIdentity | undefined;
   readonly logOffset: number;
-  ended: string | undefined;
+  /** How it ended, once it has. */
+  readonly ended: string | undefined;
   readonly exited: Promise<void>;
 }
 
-/** Makes a part from its spec; nothing runs before start(). */
-export function createPart(spec: PartSpec, deps: PartDeps): Part {
-  let state: PartState = 'starting';
-  let running: Running | undefined;
-  let restarts = 0;
-  let error: string | undefined;
-  let stopping: Promise<void> | undefined;
-  let watching: Promise<void> = Promise.resolve();
-  const wake = new AbortController();
+/** One child process that is kept running until it is stopped. */
+export class Part {
+  readonly #spec: PartSpec;
+  readonly #deps: PartDeps;
+  readonly #wake = new AbortController();
+  #state: PartState = 'starting';
+  #running: Running | undefined;
+  #restarts = 0;
+  #error: string | undefined;
+  #stopping: Promise<void> | undefined;
+  #watching: Promise<void> = Promise.resolve();
 
-  async function startOnce(): Promise<void> {
-    const now = await launch(spec, deps);
-    running = now;
-    try {
-      await waitUntilReady(spec.ready, {
-        log: deps.log,
-        logOffset: now.logOffset,
-        env: spec.env,
-        given: () => now.ended ?? (stopping === undefined ? undefined : 'it is being stopped'),
-      });
-    } catch (cause) {
-      await end(now);
-      const lines = await lastLines(deps.log, now.logOffset);
-      throw new Error(`${spec.label} did not start: ${reason(cause)}${lines}`, { cause });
-    }
-    state = 'running';
+  constructor(spec: PartSpec, deps: PartDeps) {
+    this.#spec = spec;
+    this.#deps = deps;
   }
 
-  async function end(which: Running): Promise<void> {
-    if (which.identity !== undefined) {
-      await stopProcess(which.identity, { signal: spec.stopSignal, timeoutMs: spec.stopTimeoutMs });
-    } else if (which.child.pid !== undefined && which.ended === undefined) {
+  /** Starts it and waits until it is ready; throws with its last log lines when it does not get there. */
+  async start(): Promise<void> {
+    await keepLogSmall(this.#deps.log);
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#startOnce();
+        break;
+      } catch (cause) {
+        if (attempt >= this.#spec.startAttempts || this.#isStopping()) {
+          this.#state = 'failed';
+          this.#error = errorMessage(cause);
+          throw cause;
+        }
+        await this.#pause(FIRST_BACKOFF_MS * 2 ** attempt);
+      }
+    }
+    this.#watching = this.#keepRunning();
+  }
+
+  /** Stops it for good; called twice it waits for the same end. */
+  stop(): Promise<void> {
+    if (this.#state !== 'stopped') this.#state = 'stopping';
+    this.#stopping ??= this.#stopOnce();
+    return this.#stopping;
+  }
+
+  status(): PartStatus {
+    const running = this.#running?.ended === undefined ? this.#running : undefined;
+    const pid = running?.child.pid;
+    return {
+      name: this.#spec.name,
+      state: this.#state,
+      restarts: this.#restarts,
+      log: this.#deps.log,
+      ...(pid === undefined ? {} : { pid }),
+      ...(this.#error === undefined ? {} : { error: this.#error }),
+    };
+  }
+
+  /** A method, because it changes while others await. */
+  #isStopping(): boolean {
+    return this.#stopping !== undefined;
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await sleep(ms, undefined, { signal: this.#wake.signal }).catch(() => undefined);
+  }
+
+  async #startOnce(): Promise<void> {
+    const now = await launch(this.#spec, this.#deps);
+    this.#running = now;
+    try {
+      await waitUntilReady(this.#spec.ready, {
+        log: this.#deps.log,
+        logOffset: now.logOffset,
+        env: this.#spec.env,
+        given: () => now.ended ?? (this.#isStopping() ? 'it is being stopped' : undefined),
+      });
+    } catch (cause) {
+      await this.#end(now);
+      const lines = await lastLines(this.#deps.log, now.logOffset);
+      throw new Error(`${this.#spec.label} did not start: ${errorMessage(cause)}${lines}`, {
+        cause,
+      });
+    }
+    if (!this.#isStopping()) this.#state = 'running';
+  }
+
+  async #end(which: Running): Promise<void> {
+    const { stopSignal: signal, stopTimeoutMs: timeoutMs } = this.#spec;
+    if (which.identity !== undefined) await stopProcess(which.identity, { signal, timeoutMs });
+    else if (which.child.pid !== undefined && which.ended === undefined) {
       signalGroup(which.child.pid, 'SIGKILL');
     }
     await which.exited;
-    await forgetPart(deps.recordsFolder, spec.name);
+    await forgetPart(this.#deps.recordsFolder, this.#spec.name);
   }
 
   /** Waits for each end of the process and starts it again, until it is stopped or ends too often. */
-  async function keepRunning(): Promise<void> {
+  async #keepRunning(): Promise<void> {
     const exits: number[] = [];
-    while (stopping === undefined && running !== undefined) {
-      await running.exited;
-      if (stopping !== undefined) return;
+    while (this.#running !== undefined) {
+      await this.#running.exited;
+      if (this.#isStopping()) return;
       const now = performance.now();
       exits.push(now);
       const recent = exits.filter((at) => now - at < EXIT_WINDOW_MS).length;
-      const what = error ?? `${spec.label} ${running.ended ?? 'ended'}`;
-      if (!spec.restart || recent >= MAX_EXITS) return await giveUp(what, recent);
-      state = 'restarting';
-      const backoffMs = Math.min(FIRST_BACKOFF_MS * 2 ** (recent - 1), MAX_BACKOFF_MS);
-      await sleep(backoffMs, undefined, { signal: wake.signal }).catch(() => undefined);
-      if (stopping !== undefined) return;
-      restarts += 1;
-      error = await startOnce().then(
-        () => undefined,
-        (cause: unknown) => reason(cause),
-      );
-      if (error === undefined)
-        deps.onEvent({ kind: 'restarted', message: `${what}; started again` });
+      const what = this.#error ?? `${this.#spec.label} ${this.#running.ended ?? 'ended'}`;
+      if (!this.#spec.restart || recent >= MAX_EXITS) {
+        await this.#giveUp(what, recent);
+        return;
+      }
+      this.#state = 'restarting';
+      await this.#pause(Math.min(FIRST_BACKOFF_MS * 2 ** (recent - 1), MAX_BACKOFF_MS));
+      if (this.#isStopping()) return;
+      this.#restarts += 1;
+      this.#error = await this.#startOnce().then(() => undefined, errorMessage);
+      if (this.#error === undefined && !this.#isStopping()) {
+        this.#deps.onEvent({ kind: 'restarted', message: `${what}; started again` });
+      }
     }
   }
 
-  async function giveUp(what: string, recent: number): Promise<void> {
-    const lines = await lastLines(deps.log, running?.logOffset ?? 0);
-    const often = spec.restart
-      ? ` (${recent} times within ${EXIT_WINDOW_MS / 1000} s: given up)`
+  async #giveUp(what: string, recent: number): Promise<void> {
+    const often = this.#spec.restart
+      ? `${this.#spec.label} ended ${recent} times within ${EXIT_WINDOW_MS / 1000} s and is given up: `
       : '';
-    state = 'failed';
-    error = what.includes(deps.log) ? `${what}${often}` : `${what}${often}${lines}`;
-    await forgetPart(deps.recordsFolder, spec.name);
-    deps.onEvent({ kind: 'failed', message: error });
+    const { log } = this.#deps;
+    const lines = what.includes(log) ? '' : await lastLines(log, this.#running?.logOffset ?? 0);
+    this.#state = 'failed';
+    this.#error = `${often}${what}${lines}`;
+    await forgetPart(this.#deps.recordsFolder, this.#spec.name);
+    this.#deps.onEvent({ kind: 'failed', message: this.#error });
   }
 
-  return {
-    async start() {
-      await keepLogSmall(deps.log);
-      for (let attempt = 1; ; attempt += 1) {
-        try {
-          await startOnce();
-          break;
-        } catch (cause) {
-          if (attempt >= spec.startAttempts || stopping !== undefined) {
-            state = 'failed';
-            error = reason(cause);
-            throw cause;
-          }
-          await sleep(FIRST_BACKOFF_MS * 2 ** attempt);
-        }
-      }
-      watching = keepRunning();
-    },
-    stop() {
-      stopping ??= (async () => {
-        wake.abort();
-        const before = running;
-        if (before !== undefined) await end(before);
-        await watching;
-        // The watcher may have been in the middle of a restart.
-        if (running !== undefined && running !== before) await end(running);
-        state = 'stopped';
-      })();
-      if (state !== 'stopped') state = 'stopping';
-      return stopping;
-    },
-    status() {
-      const pid = running?.ended === undefined ? running?.child.pid : undefined;
-      return {
-        name: spec.name,
-        state,
-        restarts,
-        log: deps.log,
-        ...(pid === undefined ? {} : { pid }),
-        ...(error === undefined || state === 'running' ? {} : { error }),
-      };
-    },
-  };
+  async #stopOnce(): Promise<void> {
+    this.#wake.abort();
+    const before = this.#running;
+    if (before !== undefined) await this.#end(before);
+    await this.#watching;
+    // The watcher may have been in the middle of a restart.
+    const after = this.#running;
+    if (after !== undefined && after !== before) await this.#end(after);
+    this.#state = 'stopped';
+  }
 }
 
 async function launch(spec: PartSpec, deps: PartDeps): Promise<Running> {
@@ -216,8 +234,4 @@ async function lastLines(log: string, offset: number): Promise<string> {
   if (text === '') return `\n  (nothing in ${log})`;
   const lines = text.split('\n').slice(-LAST_LINES);
   return `\n  last lines of ${log}:\n${lines.map((line) => `    ${line}`).join('\n')}`;
-}
-
-function reason(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
 }

@@ -17,6 +17,7 @@ import { arch, platform, tmpdir, userInfo } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { UserIds } from './part-spec.ts';
+import { errorCode, isRecord, parseJson, textsOf } from './untyped.ts';
 
 const run = promisify(execFile);
 
@@ -61,11 +62,12 @@ async function nativeFolder(): Promise<string> {
 
 /** npm cannot pack symbolic links; the package's install script would make them, but npm 11 does not run it. */
 async function linkLibraries(native: string): Promise<void> {
-  const list = await readFile(path.join(native, 'pg-symlinks.json'), 'utf8');
-  for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
-    const link = path.join(native, '..', target);
+  const list = parseJson(await readFile(path.join(native, 'pg-symlinks.json'), 'utf8'));
+  for (const entry of Array.isArray(list) ? list : []) {
+    const { source, target } = textsOf(entry);
+    if (source === undefined || target === undefined) continue;
     const to = path.relative(path.dirname(target), source);
-    await symlink(to, link).catch(() => undefined);
+    await symlink(to, path.join(native, '..', target)).catch(() => undefined);
   }
   for (const program of ['initdb', 'postgres', 'pg_ctl']) {
     const file = path.join(native, 'bin', program);
@@ -105,8 +107,8 @@ export async function canReach(
 }
 
 async function copyForOthers(native: string): Promise<string> {
-  const manifest = await readFile(path.join(native, '..', 'package.json'), 'utf8');
-  const { version } = JSON.parse(manifest) as { version: string };
+  const manifest = parseJson(await readFile(path.join(native, '..', 'package.json'), 'utf8'));
+  const version = isRecord(manifest) ? String(manifest['version']) : 'unknown';
   const parent = await openFolder();
   const copy = path.join(parent, `postgres-${version}`);
   const done = await access(path.join(copy, 'bin', 'postgres')).then(
@@ -119,8 +121,8 @@ async function copyForOthers(native: string): Promise<string> {
     await cp(native, scratch, { recursive: true, verbatimSymlinks: true });
     await chmod(scratch, 0o755);
     // A second process may have been faster: its copy is as good as ours.
-    await rename(scratch, copy).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
+    await rename(scratch, copy).catch((error: unknown) => {
+      if (!['ENOTEMPTY', 'EEXIST'].includes(errorCode(error) ?? '')) throw error;
     });
   } finally {
     await rm(scratch, { recursive: true, force: true });

@@ -3,10 +3,11 @@ import { randomBytes } from 'node:crypto';
 import { chown, mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import pg from 'pg';
+import { Client } from 'pg';
 import type { PartSpec, UserIds } from './part-spec.ts';
 import { canReach, locatePostgres, outsideFolderFor } from './postgres-binaries.ts';
 import { commandLineOf, startTimeOf, stopProcess } from './processes.ts';
+import { isRecord } from './untyped.ts';
 
 const run = promisify(execFile);
 
@@ -120,8 +121,8 @@ async function initialise(cluster: PostgresCluster, options: PrepareOptions): Pr
     await rm(cluster.dataDir, { recursive: true, force: true });
     await rename(fresh, cluster.dataDir);
   } catch (error) {
-    const { stderr } = error as { stderr?: string };
-    throw new Error(`PostgreSQL's initdb failed: ${stderr?.trim() ?? String(error)}`, {
+    const stderr = isRecord(error) ? error['stderr'] : undefined;
+    throw new Error(`PostgreSQL's initdb failed: ${String(stderr ?? error).trim()}`, {
       cause: error,
     });
   } finally {
@@ -179,7 +180,7 @@ export function postgresUrl(cluster: PostgresCluster, port: number, database = D
 
 /** Creates the database `chargeonce`; called again it does nothing. */
 export async function ensureDatabase(cluster: PostgresCluster, port: number): Promise<void> {
-  const client = new pg.Client({ connectionString: postgresUrl(cluster, port, 'postgres') });
+  const client = new Client({ connectionString: postgresUrl(cluster, port, 'postgres') });
   client.on('error', () => undefined);
   await client.connect();
   try {

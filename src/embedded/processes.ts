@@ -1,6 +1,8 @@
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { errorCode } from './untyped.ts';
 
 const POLL_MS = 50;
 /** After SIGKILL the kernel only has to tear the process down; longer means it hangs in a disk wait. */
@@ -12,13 +14,23 @@ export interface ProcessIdentity {
   readonly startedAt: string;
 }
 
-/** Whether a process with this id exists, whoever owns it. */
+/** Whether a process with this id runs, whoever owns it. One that only waits to be reaped does not. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    return true;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
+    return errorCode(error) === 'EPERM';
+  }
+  return !isZombie(pid);
+}
+
+/** In a container whose first process reaps nobody, what a killed parent left stays a zombie for ever. */
+function isZombie(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return stat.charAt(stat.lastIndexOf(')') + 2) === 'Z';
+  } catch {
+    return false;
   }
 }
 
@@ -32,7 +44,6 @@ export async function startTimeOf(pid: number): Promise<string | undefined> {
     ]);
     // The name in parentheses may hold spaces; after it comes field 3 (state), and field 22 is the start.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    if (fields[0] === 'Z') return undefined;
     return `${bootId.trim()}:${fields[19] ?? ''}`;
   } catch {
     return await ps(pid, 'lstart=');
@@ -65,13 +76,17 @@ export async function isSameProcess(identity: ProcessIdentity): Promise<boolean>
 
 /** Sends a signal to the process group, or to the process alone when it leads no group. Gone is fine. */
 export function signalGroup(pid: number, signal: NodeJS.Signals): void {
-  for (const target of [-pid, pid]) {
-    try {
-      process.kill(target, signal);
-      return;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'EPERM') throw error;
-    }
+  if (!sendSignal(-pid, signal)) sendSignal(pid, signal);
+}
+
+/** Sends a signal; false when nobody has this id (any more). */
+function sendSignal(target: number, signal: NodeJS.Signals): boolean {
+  try {
+    process.kill(target, signal);
+    return true;
+  } catch (error) {
+    if (errorCode(error) === 'ESRCH') return false;
+    throw error;
   }
 }
 
@@ -84,7 +99,7 @@ export async function stopProcess(
   how: { readonly signal: NodeJS.Signals; readonly timeoutMs: number },
 ): Promise<void> {
   if (!(await isSameProcess(identity))) return;
-  process.kill(identity.pid, how.signal);
+  sendSignal(identity.pid, how.signal);
   if (await goneWithin(identity, how.timeoutMs)) return;
   signalGroup(identity.pid, 'SIGKILL');
   if (!(await goneWithin(identity, KILL_TIMEOUT_MS))) {

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { PartRequest, PartStatus, StackEndpoints } from './part-spec.ts';
+import { isRecord, parseJson } from './untyped.ts';
 
 /** Raised whenever a message changes its meaning: an older supervisor may still be running. */
 export const PROTOCOL_VERSION = 1;
@@ -45,7 +46,11 @@ export function send(socket: Socket, message: ClientMessage | SupervisorMessage)
 }
 
 /** Calls back with every message that arrives; what is not a message closes the connection. */
-export function onMessages<Message>(socket: Socket, callback: (message: Message) => void): void {
+export function onMessages<Message>(
+  socket: Socket,
+  isMessage: (value: unknown) => value is Message,
+  callback: (message: Message) => void,
+): void {
   let rest = '';
   socket.setEncoding('utf8');
   socket.on('data', (chunk: string) => {
@@ -53,14 +58,26 @@ export function onMessages<Message>(socket: Socket, callback: (message: Message)
     rest = lines.pop() ?? '';
     if (rest.length > LINE_MAX_BYTES) socket.destroy(new Error('a message is too long'));
     for (const line of lines) {
-      let message: Message;
-      try {
-        message = JSON.parse(line) as Message;
-      } catch {
+      const message = parseJson(line);
+      if (!isMessage(message)) {
         socket.destroy(new Error('not a message'));
         return;
       }
       callback(message);
     }
   });
+}
+
+/** Looks at the outline only: both ends are the same version, and the socket is closed to other users. */
+export function isClientMessage(value: unknown): value is ClientMessage {
+  if (!isRecord(value) || typeof value['id'] !== 'number') return false;
+  return value['ask'] === 'ensure'
+    ? Array.isArray(value['parts'])
+    : value['ask'] === 'status' || value['ask'] === 'release';
+}
+
+/** Looks at the outline only, as isClientMessage does. */
+export function isSupervisorMessage(value: unknown): value is SupervisorMessage {
+  const kinds = ['hello', 'progress', 'part', 'answer', 'refusal'];
+  return isRecord(value) && typeof value['kind'] === 'string' && kinds.includes(value['kind']);
 }

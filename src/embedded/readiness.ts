@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import { Client } from 'pg';
 import type { Readiness } from './part-spec.ts';
 import { accepts } from './test-server-check.ts';
 
@@ -35,7 +35,7 @@ export async function waitUntilReady(ready: Readiness, watch: ReadinessWatch): P
 async function probe(ready: Readiness, watch: ReadinessWatch): Promise<boolean> {
   switch (ready.kind) {
     case 'tcp':
-      return await accepts(ready.port);
+      return ready.port !== undefined && (await accepts(ready.port));
     case 'http':
       return await answersHttp(ready.url);
     case 'postgres':
@@ -60,7 +60,7 @@ async function answersHttp(url: string): Promise<boolean> {
 }
 
 async function answersQuery(url: string): Promise<boolean> {
-  const client = new pg.Client({
+  const client = new Client({
     connectionString: url,
     connectionTimeoutMillis: PROBE_TIMEOUT_MS,
   });

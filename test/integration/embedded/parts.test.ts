@@ -1,0 +1,205 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { stopOrphans } from '../../../src/embedded/part-records.ts';
+import { isAlive } from '../../../src/embedded/processes.ts';
+import { findStack } from '../../../src/embedded/stack.ts';
+import { echoPart, lease, newHome, pidOf, runCommand, supervisorPid } from './harness.ts';
+
+let home: string;
+let remove: () => Promise<void>;
+let blocker: Server | undefined;
+beforeEach(async () => {
+  ({ home, remove } = await newHome());
+});
+afterEach(async () => {
+  blocker?.close();
+  blocker = undefined;
+  await remove();
+});
+
+async function blockedPort(): Promise<number> {
+  const server = createServer();
+  blocker = server;
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address: AddressInfo | string | null = server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('it does not listen');
+  return address.port;
+}
+
+async function answerOf(url: string | undefined): Promise<{ pid?: number; secret?: string }> {
+  const answer: { pid?: number; secret?: string } = JSON.parse(
+    await (await fetch(url ?? '')).text(),
+  );
+  return answer;
+}
+
+describe('ports', () => {
+  test('a preferred port that is taken is avoided, told, and the new one kept for the next time', async () => {
+    const port = await blockedPort();
+    const told: string[] = [];
+    const part = echoPart({ preferredPort: port });
+    const first = await lease(home, [part], { onProgress: (message) => told.push(message) });
+    const [status] = await first.status();
+    expect(status?.port).not.toBe(port);
+    expect(told).toContain(`port ${port} is taken: the echo listens on ${status?.port}`);
+    await first.release();
+    blocker?.close();
+
+    const second = await lease(home, [part]);
+    expect((await second.status())[0]?.port).toBe(status?.port);
+    await second.release();
+  });
+
+  test('a demanded port that is taken is an error with the port and the process that holds it', async () => {
+    const port = await blockedPort();
+    const refused = lease(home, [echoPart({ port })]);
+    await expect(refused).rejects.toThrow(
+      new RegExp(`port ${port}, demanded for the echo, is held by process ${process.pid} \\(`),
+    );
+    expect(await supervisorPid(home)).toBeUndefined();
+  });
+});
+
+describe('a part', () => {
+  test('is started again after kill -9, and counts it', async () => {
+    const events: string[] = [];
+    const held = await lease(home, [echoPart()], {
+      onPart: ({ event, message }) => events.push(`${event}: ${message}`),
+    });
+    const before = await held.status();
+    process.kill(pidOf(before, 'echo'), 'SIGKILL');
+    await expect
+      .poll(() => events)
+      .toEqual(['restarted: the echo was ended by SIGKILL; started again']);
+    const after = await held.status();
+    expect(after[0]).toMatchObject({ state: 'running', restarts: 1, port: before[0]?.port });
+    expect((await answerOf(after[0]?.url)).pid).toBe(pidOf(after, 'echo'));
+    await held.release();
+  });
+
+  test('is given up with its last log lines when it ends five times in a row', async () => {
+    const failed = Promise.withResolvers<string>();
+    const code = `process.stdout.write('up\\n'); setTimeout(() => { throw new Error('no such queue') }, 50)`;
+    const held = await lease(
+      home,
+      [
+        echoPart({
+          args: ['-e', code],
+          ready: { kind: 'stdout-line', pattern: '^up$' },
+        }),
+      ],
+      { onPart: ({ event, message }) => event === 'failed' && failed.resolve(message) },
+    );
+    const message = await failed.promise;
+    expect(message).toContain('the echo ended 5 times within 30 s and is given up');
+    expect(message).toContain('Error: no such queue');
+    expect((await held.status())[0]).toMatchObject({ state: 'failed', restarts: 4 });
+    await held.release();
+  });
+
+  test('that ends at its start is an error with its last log lines, and leaves nothing running', async () => {
+    const refused = lease(home, [
+      echoPart(),
+      echoPart({ name: 'bad', args: ['-e', 'console.error("no such host"); process.exit(9)'] }),
+    ]);
+    await expect(refused).rejects.toThrow(
+      /the bad did not start: ended with exit code 9\n.*bad\.log:\n.*no such host/s,
+    );
+    expect(await supervisorPid(home)).toBeUndefined();
+  });
+
+  test('with other settings is refused: the error names the setting, the process and the home, not the value', async () => {
+    const command = runCommand(home, [echoPart({ env: { SECRET: 'one' } })]);
+    const pid = pidOf((await command.first).parts, 'echo');
+    const error: unknown = await lease(home, [echoPart({ env: { SECRET: 'two' } })]).catch(
+      (reason: unknown) => reason,
+    );
+    const message = error instanceof Error ? error.message : '';
+    for (const text of ['(env SECRET)', `process ${pid}`, home, `process ${command.child.pid}`]) {
+      expect(message).toContain(text);
+    }
+    expect(message).not.toMatch(/one|two/);
+    await command.finish();
+  });
+
+  test('that nobody else holds stops with its command, while shared ones go on', async () => {
+    const longer = await lease(home, [echoPart()]);
+    const shorter = await lease(home, [echoPart()]);
+    await shorter.ensure([echoPart({ name: 'mine', preferredPort: 25_112 })]);
+    const status = await shorter.status();
+    await shorter.release();
+    expect(isAlive(pidOf(status, 'mine'))).toBe(false);
+    expect(isAlive(pidOf(status, 'echo'))).toBe(true);
+    await longer.release();
+    expect(isAlive(pidOf(status, 'echo'))).toBe(false);
+  });
+
+  test('that does not heed its stop signal is killed after its time', async () => {
+    const code = `process.on('SIGTERM', () => {}); setInterval(() => {}, 1000); console.log('up')`;
+    const held = await lease(home, [
+      echoPart({
+        args: ['-e', code],
+        ready: { kind: 'stdout-line', pattern: '^up$' },
+        stopTimeoutMs: 300,
+      }),
+    ]);
+    const pid = pidOf(await held.status(), 'echo');
+    await held.release();
+    expect(isAlive(pid)).toBe(false);
+  });
+});
+
+describe('a killed supervisor', () => {
+  test('has its parts stopped by the release of the command that lost it', async () => {
+    const lost = Promise.withResolvers<void>();
+    const held = await lease(home, [echoPart()], { onLost: () => lost.resolve() });
+    const pid = pidOf(await held.status(), 'echo');
+    process.kill((await supervisorPid(home)) ?? 0, 'SIGKILL');
+    await lost.promise;
+    await held.release();
+    expect(isAlive(pid)).toBe(false);
+  });
+
+  test('never has a process killed that merely got the id of one of its parts', async () => {
+    const records = path.join(home, 'parts');
+    await mkdir(records);
+    const record = {
+      name: 'worker',
+      pid: process.pid,
+      startedAt: 'another boot:1',
+      stopSignal: 'SIGKILL',
+      stopTimeoutMs: 1,
+      order: 1,
+    };
+    await writeFile(path.join(records, 'worker.json'), JSON.stringify(record));
+    expect(await stopOrphans(records)).toEqual([]);
+    await expect(readFile(path.join(records, 'worker.json'))).rejects.toMatchObject({
+      code: 'ENOENT',
+    });
+  });
+});
+
+describe('a home', () => {
+  test('whose path is too long for a Unix socket serves its commands all the same', async () => {
+    const deep = path.join(home, 'd'.repeat(120));
+    const held = await lease(deep, [echoPart()]);
+    expect((await held.status())[0]?.state).toBe('running');
+    await held.release();
+    expect(await supervisorPid(deep)).toBeUndefined();
+  });
+
+  test('without a running stack is said to have none, and none is started', async () => {
+    const options = { home, cacheDir: home, env: process.env, parts: [] };
+    expect(await findStack(options)).toBeUndefined();
+    expect(await supervisorPid(home)).toBeUndefined();
+    const held = await lease(home, [echoPart()]);
+    const found = await findStack(options);
+    expect((await found?.status())?.map(({ name }) => name)).toEqual(['echo']);
+    await found?.release();
+    expect((await held.status())[0]?.state).toBe('running');
+    await held.release();
+  });
+});
