@@ -1,0 +1,148 @@
+import { randomUUID } from 'node:crypto';
+import {
+  Client,
+  Connection,
+  WithStartWorkflowOperation,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowNotFoundError,
+  type ConnectionOptions,
+  type WorkflowHandle,
+} from '@temporalio/client';
+import type { RerunAnswer } from './domain/charge.ts';
+import { BILLING_TASK_QUEUE, runWorkflowId, type RunRef, type SlotRef } from './domain/ids.ts';
+import type { billingRun, RunInput } from './workflows/billing-run.ts';
+import {
+  pauseRunUpdate,
+  progressQuery,
+  rerunCustomerSignal,
+  rerunCustomerUpdate,
+  resumeRunUpdate,
+  stopRunUpdate,
+  type OperatorOrder,
+  type ResumeAnswer,
+  type RunProgress,
+} from './workflows/messages.ts';
+import { runSearchAttributes } from './workflows/search-attributes.ts';
+
+export interface RunClientOptions {
+  readonly connection: ConnectionOptions;
+  readonly namespace: string;
+}
+
+/** What start answers: a new run, or the one that is going already. */
+export type StartAnswer = { readonly kind: 'started' | 'alreadyRunning' | 'completedBefore'; readonly workflowId: string };
+
+export interface RerunRequest extends SlotRef, OperatorOrder {
+  /** the same id again is the same order; made here when not given */
+  readonly requestId?: string | undefined;
+}
+
+/** The only door to Temporal for CLI, server and tests: starts runs, gives orders, reads progress. */
+export class RunClient {
+  readonly temporal: Client;
+  readonly #connection: Connection;
+
+  private constructor(connection: Connection, namespace: string) {
+    this.#connection = connection;
+    this.temporal = new Client({ connection, namespace });
+  }
+
+  static async connect(options: RunClientOptions): Promise<RunClient> {
+    const connection = await Connection.connect(options.connection);
+    return new RunClient(connection, options.namespace);
+  }
+
+  async close(): Promise<void> {
+    await this.#connection.close();
+  }
+
+  /** Starts the period's run, or attaches to the one under way. A completed one is not started again. */
+  async startRun(run: RunRef, startedBy: string): Promise<StartAnswer> {
+    const workflowId = runWorkflowId(run);
+    try {
+      await this.temporal.workflow.start<typeof billingRun>('billingRun', {
+        ...startOptions(run, startedBy),
+        workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY',
+      });
+      return { kind: 'started', workflowId };
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      const { status } = await this.run(run).describe();
+      const running = status.name === 'RUNNING' || status.name === 'CONTINUED_AS_NEW';
+      return { kind: running ? 'alreadyRunning' : 'completedBefore', workflowId };
+    }
+  }
+
+  /** The period's workflow, whichever of its Temporal runs is the latest. */
+  run(run: RunRef): WorkflowHandle<typeof billingRun> {
+    return this.temporal.workflow.getHandle<typeof billingRun>(runWorkflowId(run));
+  }
+
+  /** Phase and counts as the run knows them; null when Temporal has no such run. Needs a live worker. */
+  async progress(run: RunRef): Promise<RunProgress | null> {
+    try {
+      return await this.run(run).query(progressQuery);
+    } catch (error) {
+      if (error instanceof WorkflowNotFoundError) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Orders a rerun and returns the run's answer. Works while the run is open and after it closed: the
+   * root is then started again under its own ID and only serves reruns. Sent twice with one request
+   * id: one answer, one rerun.
+   */
+  async rerunCustomer(request: RerunRequest): Promise<RerunAnswer> {
+    const startOperation = new WithStartWorkflowOperation<typeof billingRun>('billingRun', {
+      ...startOptions(request, request.operator),
+      workflowIdReusePolicy: 'ALLOW_DUPLICATE',
+      workflowIdConflictPolicy: 'USE_EXISTING',
+    });
+    return this.temporal.workflow.executeUpdateWithStart(rerunCustomerUpdate, {
+      args: [messageOf(request)],
+      startWorkflowOperation: startOperation,
+    });
+  }
+
+  /** The same order without waiting for an answer. */
+  async signalRerun(request: RerunRequest): Promise<void> {
+    await this.temporal.workflow.signalWithStart('billingRun', {
+      ...startOptions(request, request.operator),
+      workflowIdReusePolicy: 'ALLOW_DUPLICATE',
+      signal: rerunCustomerSignal,
+      signalArgs: [messageOf(request)],
+    });
+  }
+
+  /** Stops new claims; charges in flight finish. */
+  async pause(run: RunRef, order: OperatorOrder): Promise<void> {
+    await this.run(run).executeUpdate(pauseRunUpdate, { args: [order] });
+  }
+
+  /** Goes on, and says how many charges may follow. */
+  async resume(run: RunRef, order: OperatorOrder): Promise<ResumeAnswer> {
+    return this.run(run).executeUpdate(resumeRunUpdate, { args: [order] });
+  }
+
+  /** Ends the run with its counts; charges in flight finish. */
+  async stop(run: RunRef, order: OperatorOrder): Promise<void> {
+    await this.run(run).executeUpdate(stopRunUpdate, { args: [order] });
+  }
+}
+
+function startOptions(run: RunRef, startedBy: string) {
+  const input: RunInput = { namespace: run.namespace, period: run.period, startedBy };
+  return {
+    workflowId: runWorkflowId(run),
+    taskQueue: BILLING_TASK_QUEUE,
+    args: [input] as [RunInput],
+    staticSummary: `billing run ${run.period} (${run.namespace})`,
+    typedSearchAttributes: runSearchAttributes(run),
+  };
+}
+
+function messageOf(request: RerunRequest) {
+  const { customerId, operator, reason } = request;
+  return { customerId, operator, reason, requestId: request.requestId ?? randomUUID() };
+}

@@ -1,0 +1,146 @@
+import { homedir } from 'node:os';
+import path from 'node:path';
+import { z } from 'zod';
+import { Secret } from './secret.ts';
+
+/** Configuration as a whole, frozen; made by {@link loadConfig} in the composition roots and passed down. */
+export type Config = Readonly<z.infer<typeof configSchema>> & {
+  /** what STRIPE_API_KEY, or the simulator that stands in for it, bills */
+  readonly mode: 'test' | 'live';
+};
+
+/** Wrong or contradicting variables, all of them, each with its name and what to do. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(`the configuration is wrong:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`);
+    this.problems = problems;
+  }
+}
+
+const MAX_CHARGES_PER_SECOND = 10_000;
+const port = z.coerce.number().int().min(1).max(65_535).optional();
+
+/** Every variable that chargeonce reads, apart from Temporal's own (see @temporalio/envconfig). */
+export const configSchema = z.object({
+  DATABASE_URL: z
+    .string()
+    .regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
+    .transform((url) => new Secret(url))
+    .optional(),
+  STRIPE_API_KEY: z
+    .string()
+    .superRefine((key, context) => {
+      const problem = keyProblem(key);
+      if (problem !== null) context.addIssue({ code: 'custom', message: problem });
+    })
+    .transform((key) => new Secret(key))
+    .optional(),
+  STRIPE_API_BASE: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  STRIPE_ACCOUNT_ID: z
+    .string()
+    .regex(/^acct_[A-Za-z0-9_]+$/, 'must be an account id, acct_…')
+    .optional(),
+  STRIPE_TIMEOUT_MS: z.coerce.number().int().min(1_000).max(35_000).default(30_000),
+  CHARGEONCE_MODE: z.enum(['test', 'live']).default('test'),
+  CHARGEONCE_HOME: z.string().min(1).default('.chargeonce'),
+  CHARGEONCE_CACHE: z.string().min(1).default(path.join(homedir(), '.cache', 'chargeonce')),
+  CHARGES_PER_SECOND: z.coerce.number().min(0).max(MAX_CHARGES_PER_SECOND).default(24),
+  RECONCILE_PAUSES: z
+    .string()
+    .default('1m,5m,30m,2h,6h')
+    .transform((text, context) => {
+      const pauses = parseDurations(text);
+      if (pauses !== null) return pauses;
+      context.addIssue({ code: 'custom', message: 'must be durations like "1m,5m,30m" (ms, s, m, h)' });
+      return z.NEVER;
+    }),
+  BILLING_ZONE: z.string().refine(isZone, 'must be an IANA time zone such as Europe/Berlin').default('UTC'),
+  POSTGRES_PORT: port,
+  TEMPORAL_PORT: port,
+  TEMPORAL_UI_PORT: port,
+  SIMULATOR_PORT: port,
+  METRICS_PORT: port,
+  TEMPORAL_CLI_PATH: z.string().min(1).optional(),
+  TEMPORAL_TEST_SERVER_PATH: z.string().min(1).optional(),
+  MAX_CACHED_WORKFLOWS: z.coerce.number().int().min(50).max(10_000).default(200),
+  LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
+});
+
+/**
+ * Reads the variables, checks each and how they fit together, and reports every problem at once.
+ * An empty variable counts as not set. Throws {@link ConfigError}.
+ */
+export function loadConfig(env: NodeJS.ProcessEnv): Config {
+  const given = Object.fromEntries(
+    Object.entries(env).filter(([, value]) => value !== undefined && value !== ''),
+  );
+  const parsed = configSchema.safeParse(given);
+  if (!parsed.success) {
+    throw new ConfigError(
+      parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`),
+    );
+  }
+  const problems = contradictions(parsed.data);
+  if (problems.length > 0) throw new ConfigError(problems);
+  return Object.freeze({ ...parsed.data, mode: parsed.data.CHARGEONCE_MODE });
+}
+
+function contradictions(config: z.infer<typeof configSchema>): string[] {
+  const problems: string[] = [];
+  const key = config.STRIPE_API_KEY?.reveal();
+  const liveKey = key !== undefined && /^[rs]k_live_/.test(key);
+  const live = config.CHARGEONCE_MODE === 'live';
+  if (liveKey && config.STRIPE_API_BASE !== undefined) {
+    problems.push(
+      'STRIPE_API_BASE: refused with a live key, which would be sent to another host than Stripe. Unset it, or use a test key',
+    );
+  }
+  if (liveKey && !live) {
+    problems.push('STRIPE_API_KEY: this is a live key. Real money moves only with CHARGEONCE_MODE=live');
+  }
+  if (live && key === undefined) {
+    problems.push('CHARGEONCE_MODE: live mode needs a live STRIPE_API_KEY; the simulator is for test mode');
+  } else if (live && !liveKey) {
+    problems.push('CHARGEONCE_MODE: live mode with a test key. Use the live key, or unset CHARGEONCE_MODE');
+  }
+  if (key === undefined && config.STRIPE_API_BASE !== undefined) {
+    problems.push('STRIPE_API_BASE: set without STRIPE_API_KEY. Set both, or neither for the built-in simulator');
+  }
+  return problems;
+}
+
+function keyProblem(key: string): string | null {
+  if (/^[rs]k_(test|live)_[A-Za-z0-9_]+$/.test(key)) return null;
+  if (key.startsWith('pk_')) return 'this is a publishable key (pk_…); charging needs a secret or restricted key (sk_… or rk_…)';
+  if (key.startsWith('whsec_')) return 'this is a webhook secret (whsec_…), not an API key';
+  if (key.startsWith('vk_')) return 'this is a vault key (vk_…); it goes with the vault, which this version does not have';
+  return 'must be a secret or restricted Stripe key: sk_test_…, rk_test_…, sk_live_… or rk_live_…';
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+/** A pause longer than this is a typing error: slots go to a person after 72 h. */
+const MAX_PAUSE_MS = 72 * 3_600_000;
+
+/** "1m,5m,30m" → milliseconds, or null when a part is not a duration. */
+export function parseDurations(text: string): readonly number[] | null {
+  const pauses: number[] = [];
+  for (const part of text.split(',')) {
+    const match = /^\s*(\d+(?:\.\d+)?)(ms|s|m|h)\s*$/.exec(part);
+    if (match === null) return null;
+    const pause = Math.round(Number(match[1]) * (UNIT_MS[match[2] ?? ''] ?? Number.NaN));
+    if (!Number.isFinite(pause) || pause < 1 || pause > MAX_PAUSE_MS) return null;
+    pauses.push(pause);
+  }
+  return pauses;
+}
+
+function isZone(zone: string): boolean {
+  try {
+    return new Intl.DateTimeFormat('en', { timeZone: zone }).format(0) !== '';
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,38 @@
+import { continueAsNew, workflowInfo } from '@temporalio/workflow';
+import type { RunRef } from '../domain/ids.ts';
+import { listOpen, START_AGAIN } from './policies.ts';
+import { runCustomer } from './start-child.ts';
+import { runInWindow } from './window.ts';
+
+export interface SettleInput extends RunRef {
+  /** goes on after this customer */
+  readonly after: string;
+}
+
+/** Open slots read at once, and customers under way at once. */
+const PAGE = 200;
+const WINDOW = 25;
+
+/**
+ * One settle round: every customer of the run whose outcome is open is attended to again, by
+ * the customer's own workflow under its own ID. Reads before it sends; twice does no harm.
+ */
+export async function billingSettle(input: SettleInput): Promise<void> {
+  const run = { namespace: input.namespace, period: input.period };
+  let { after } = input;
+  for (;;) {
+    const page = await listOpen(run, { after, limit: PAGE });
+    const window = { size: WINDOW, mayStart: async () => true };
+    await runInWindow(page, window, async (customerId) => {
+      await runCustomer(
+        { ...run, customerId },
+        { workflowIdReusePolicy: START_AGAIN, summary: `${customerId} · ${run.period} · settle` },
+      );
+    });
+    if (page.length < PAGE) return;
+    after = page.at(-1) ?? after;
+    if (workflowInfo().continueAsNewSuggested) {
+      await continueAsNew<typeof billingSettle>({ ...input, after });
+    }
+  }
+}

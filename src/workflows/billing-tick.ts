@@ -1,0 +1,76 @@
+import { ApplicationFailure, startChild, workflowInfo } from '@temporalio/workflow';
+import {
+  defineSearchAttributeKey,
+  SearchAttributeType,
+  WorkflowExecutionAlreadyStartedError,
+} from '@temporalio/common';
+import { parseBillingPeriod, periodContaining, type BillingPeriod, type Granularity } from '../domain/billing-period.ts';
+import { FAILURES } from '../domain/failures.ts';
+import { runWorkflowId } from '../domain/ids.ts';
+import type { BillingNamespace } from '../domain/namespace.ts';
+import { billingRun } from './billing-run.ts';
+import { OUTLIVES_PARENT, START_ONCE } from './policies.ts';
+import { runSearchAttributes } from './search-attributes.ts';
+
+export interface TickInput {
+  readonly namespace: BillingNamespace;
+  /** given by hand for a missed period; else the Schedule's nominal time decides */
+  readonly period?: string;
+  readonly granularity: Granularity;
+  /** IANA zone the periods are reckoned in */
+  readonly zone: string;
+}
+
+export interface TickResult {
+  readonly period: BillingPeriod;
+  /** `alreadyStarted` is a success: the period has its run */
+  readonly started: 'started' | 'alreadyStarted';
+}
+
+const SCHEDULED_START_TIME = defineSearchAttributeKey(
+  'TemporalScheduledStartTime',
+  SearchAttributeType.DATETIME,
+);
+
+/**
+ * Starts `billing-<period>` and ends. The period comes from the argument or from the Schedule's nominal
+ * time, never from the clock, so that a late or back-filled tick bills the period it stands for. Twice,
+ * overlapping or from two schedules: one run.
+ */
+export async function billingTick(input: TickInput): Promise<TickResult> {
+  const period = periodOf(input);
+  const run = { namespace: input.namespace, period };
+  try {
+    // The start is awaited: an abandoned child whose start is not confirmed never starts.
+    await startChild(billingRun, {
+      workflowId: runWorkflowId(run),
+      workflowIdReusePolicy: START_ONCE,
+      parentClosePolicy: OUTLIVES_PARENT,
+      args: [{ ...run, startedBy: `schedule ${workflowInfo().workflowId}` }],
+      staticSummary: `billing run ${period} (${input.namespace})`,
+      typedSearchAttributes: runSearchAttributes(run),
+    });
+    return { period, started: 'started' };
+  } catch (error) {
+    if (error instanceof WorkflowExecutionAlreadyStartedError) {
+      return { period, started: 'alreadyStarted' };
+    }
+    throw error;
+  }
+}
+
+function periodOf(input: TickInput): BillingPeriod {
+  if (input.period !== undefined) {
+    const parsed = parseBillingPeriod(input.period);
+    if (parsed.ok) return parsed.period;
+    throw ApplicationFailure.nonRetryable(parsed.problem, FAILURES.periodUnknown);
+  }
+  const nominal = workflowInfo().typedSearchAttributes.get(SCHEDULED_START_TIME);
+  if (nominal !== undefined) {
+    return periodContaining(nominal.getTime(), input.granularity, input.zone);
+  }
+  throw ApplicationFailure.nonRetryable(
+    'the tick was started by hand without a period: pass {"period": "2026-11"}',
+    FAILURES.periodUnknown,
+  );
+}

@@ -1,0 +1,105 @@
+import {
+  ActivityFailure,
+  ApplicationFailure,
+  CancellationScope,
+  setCurrentDetails,
+  TimeoutFailure,
+  upsertSearchAttributes,
+} from '@temporalio/workflow';
+import { assertNever } from '../domain/assert-never.ts';
+import type { ChargeResult, ClaimAnswer, CustomerResult } from '../domain/charge.ts';
+import type { SlotRef } from '../domain/ids.ts';
+import { charge, claimSlot, reconcile, record } from './policies.ts';
+import { BILLING_OUTCOME } from './search-attributes.ts';
+
+/**
+ * Charges one customer once: claim the slot, charge, record. Every outcome is a return value; only a
+ * broken invariant fails the workflow. Twice, or while another one runs: the slot's row decides.
+ */
+export async function customerCharge(slot: SlotRef): Promise<CustomerResult> {
+  const answer = await claimSlot(slot);
+  const result = await CancellationScope.nonCancellable(() => follow(slot, answer));
+  const why = result.reason === null ? '' : `: ${result.reason}`;
+  setCurrentDetails(`**${result.outcome}**${why}`);
+  upsertSearchAttributes([{ key: BILLING_OUTCOME, value: result.outcome }]);
+  return result;
+}
+
+async function follow(slot: SlotRef, answer: ClaimAnswer): Promise<CustomerResult> {
+  switch (answer.kind) {
+    case 'claimed':
+    case 'resumed':
+      return chargeAndRecord(slot, answer.generation);
+    case 'inDoubt':
+      return reconcileAndRecord(slot, answer.generation);
+    case 'alreadyCharged':
+      return ended('charged', null);
+    case 'declinedBefore':
+      return ended(answer.outcome, answer.reason);
+    case 'skipped':
+      return ended('skipped', answer.reason);
+    default:
+      return assertNever(answer);
+  }
+}
+
+async function chargeAndRecord(slot: SlotRef, generation: number): Promise<CustomerResult> {
+  let charged: ChargeResult;
+  try {
+    charged = await charge({ ...slot, generation });
+  } catch (error) {
+    charged = unknownOutcome(generation, error);
+  }
+  return recordResult(slot, charged);
+}
+
+/** Only reconcile may go on with a slot in doubt; it charges again only where Stripe shows that nothing happened. */
+async function reconcileAndRecord(slot: SlotRef, generation: number): Promise<CustomerResult> {
+  try {
+    const found = await reconcile({ ...slot, generation });
+    switch (found.kind) {
+      case 'settled':
+        return await recordResult(slot, found.charge);
+      case 'resumable':
+        return await chargeAndRecord(slot, found.generation);
+      case 'unknown':
+        return ended('indeterminate', found.reason);
+    }
+  } catch (error) {
+    if (error instanceof ActivityFailure && error.activityType === 'reconcile') {
+      return ended('indeterminate', reasonOf(error));
+    }
+    throw error;
+  }
+}
+
+async function recordResult(slot: SlotRef, charged: ChargeResult): Promise<CustomerResult> {
+  const { outcome } = await record(slot, charged);
+  const { result } = charged;
+  const reason = result.outcome === 'charged' || outcome !== result.outcome ? null : result.reason;
+  const stopsRun = result.outcome === 'misconfigured' && result.stopsRun;
+  return { outcome, reason, stopsRun };
+}
+
+function ended(outcome: CustomerResult['outcome'], reason: string | null): CustomerResult {
+  return { outcome, reason, stopsRun: false };
+}
+
+/** Whatever ended the retries, a send may have taken effect: the outcome is unknown, never "failed". */
+function unknownOutcome(generation: number, error: unknown): ChargeResult {
+  if (!(error instanceof ActivityFailure)) throw error;
+  return {
+    generation,
+    result: { outcome: 'indeterminate', reason: reasonOf(error), advice: 'reconcile' },
+    answer: null,
+  };
+}
+
+function reasonOf(failure: ActivityFailure): string {
+  const { cause } = failure;
+  if (cause instanceof TimeoutFailure) return `activity_timeout_${(cause.timeoutType ?? 'unknown').toLowerCase()}`;
+  if (cause instanceof ApplicationFailure) {
+    return `${cause.type ?? 'error'}: ${cause.message}`.slice(0, 200);
+  }
+  return 'activity_cancelled';
+}

@@ -1,0 +1,145 @@
+import { ApplicationFailure, setHandler, workflowInfo } from '@temporalio/workflow';
+import { parseCustomerId, type CustomerId } from '../domain/customer-id.ts';
+import type { RerunAnswer } from '../domain/charge.ts';
+import { FAILURES } from '../domain/failures.ts';
+import {
+  pauseRunUpdate,
+  progressQuery,
+  rerunCustomerSignal,
+  rerunCustomerUpdate,
+  resumeRunUpdate,
+  shardReportSignal,
+  stopRunUpdate,
+  type OperatorOrder,
+  type RerunMessage,
+  type ShardMode,
+} from './messages.ts';
+import { decideRerun, logOrder, readTotals, RERUN_PRIORITY, START_AGAIN } from './policies.ts';
+import type { RunState } from './run-state.ts';
+import { runCustomer } from './start-child.ts';
+
+/** Longest text of an operator's that travels in a message. */
+const MAX_TEXT = 500;
+
+/** Wires a run's signals, updates and query to its state. Call before the first await. */
+export function serveMessages(
+  state: RunState,
+  control: { readonly setShardMode: (mode: ShardMode) => Promise<void> },
+): void {
+  setHandler(progressQuery, () => state.progress());
+  setHandler(shardReportSignal, async (report) => {
+    state.report(report);
+    if (report.stopsRun === null || state.mode !== 'running') return;
+    state.setMode('paused', `paused by itself: ${report.stopsRun}. Mend it, then resume the run.`);
+    await control.setShardMode('paused');
+  });
+  setHandler(rerunCustomerSignal, async (message) => {
+    // A signal has no way to refuse: what is malformed is dropped, and the update says why.
+    if (problemOf(message) === null) await rerun(state, message);
+  });
+  setHandler(rerunCustomerUpdate, (message) => rerun(state, message), {
+    validator: (message) => refuse(problemOf(message)),
+  });
+  setHandler(
+    pauseRunUpdate,
+    async (order) => {
+      await logOrder(state.run, { action: 'run.paused', ...order });
+      state.setMode('paused', `paused by ${order.operator}: ${order.reason}`);
+      await control.setShardMode('paused');
+    },
+    { validator: (order) => refuse(orderProblem(order) ?? notWhile(state, 'stopped')) },
+  );
+  setHandler(
+    resumeRunUpdate,
+    async (order) => {
+      await logOrder(state.run, { action: 'run.resumed', ...order });
+      const totals = await readTotals(state.run);
+      state.setMode('running', null);
+      await control.setShardMode('running');
+      return { chargesToFire: totals.open };
+    },
+    { validator: (order) => refuse(orderProblem(order) ?? notWhile(state, 'stopped')) },
+  );
+  setHandler(
+    stopRunUpdate,
+    async (order) => {
+      await logOrder(state.run, { action: 'run.stop_ordered', ...order });
+      state.setMode('stopped', `stopped by ${order.operator}: ${order.reason}`);
+      await control.setShardMode('stopped');
+    },
+    { validator: (order) => refuse(orderProblem(order)) },
+  );
+}
+
+/** Decides in the database, answers, and lets the customer's workflow go on behind the answer. */
+async function rerun(state: RunState, message: RerunMessage): Promise<RerunAnswer> {
+  state.rerunsOpen += 1;
+  try {
+    const slot = { ...state.run, customerId: message.customerId };
+    const { requestId, operator, reason } = message;
+    const answer = await decideRerun({ ...slot, requestId, operator, reason });
+    if (answer === 'accepted' || answer === 'inDoubt') {
+      state.rerunsOpen += 1;
+      void attend(state, message.customerId);
+    }
+    return answer;
+  } finally {
+    state.rerunsOpen -= 1;
+  }
+}
+
+/**
+ * Runs the customer's workflow again under its own ID. The same order again finds the slot charged or
+ * its workflow open, and charges nobody.
+ */
+async function attend(state: RunState, customerId: CustomerId): Promise<void> {
+  try {
+    const result = await runCustomer(
+      { ...state.run, customerId },
+      {
+        workflowIdReusePolicy: START_AGAIN,
+        priority: RERUN_PRIORITY,
+        summary: `${customerId} · ${state.run.period} · rerun`,
+      },
+    );
+    if (result === null || result.outcome === 'indeterminate') state.rerunEndedUnknown();
+  } catch {
+    // Nobody awaits this line: what it could not do is left to a settle round, which reads the slot.
+    state.rerunEndedUnknown();
+  } finally {
+    state.rerunsOpen -= 1;
+  }
+}
+
+/** Temporal rejects signals beyond 10,000 and updates beyond 2,000 per Temporal run; ask again before that. */
+const MAX_HISTORY_FOR_MESSAGES = 10_000;
+
+function problemOf(message: RerunMessage): string | null {
+  const id = parseCustomerId(String(message?.customerId ?? ''));
+  if (!id.ok) return id.problem;
+  if (!/^[\x21-\x7e]{1,128}$/.test(String(message.requestId ?? ''))) {
+    return 'requestId must be 1 to 128 printable ASCII characters without spaces';
+  }
+  if (workflowInfo().historyLength > MAX_HISTORY_FOR_MESSAGES) {
+    return 'this run has taken too many messages; ask again when it has completed';
+  }
+  return orderProblem(message);
+}
+
+function orderProblem(order: OperatorOrder): string | null {
+  for (const field of ['operator', 'reason'] as const) {
+    const text: unknown = order?.[field];
+    if (typeof text !== 'string' || text.trim() === '' || text.length > MAX_TEXT) {
+      return `${field} must say who or why, in 1 to ${MAX_TEXT} characters`;
+    }
+  }
+  return null;
+}
+
+function notWhile(state: RunState, mode: ShardMode): string | null {
+  return state.mode === mode ? `the run is ${mode}: start it again instead` : null;
+}
+
+function refuse(problem: string | null): void {
+  if (problem !== null) throw ApplicationFailure.nonRetryable(problem, FAILURES.invalidMessage);
+}
