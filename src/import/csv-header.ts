@@ -1,6 +1,6 @@
 import type { ImportProblem } from './problem-list.ts';
 
-export const REQUIRED_COLUMNS = [
+const REQUIRED_COLUMNS = [
   'customer_id',
   'stripe_customer_id',
   'payment_method_id',
