@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
-import { userInfo } from 'node:os';
 import path from 'node:path';
 
 /** Linux allows 108 bytes for the path of a Unix socket, macOS 104, the closing zero included. */
@@ -39,7 +38,7 @@ function socketPath(home: string): string {
   if (Buffer.byteLength(inside) <= SOCKET_PATH_MAX_BYTES) return inside;
   const hash = createHash('sha256').update(home).digest('hex').slice(0, 24);
   // Not os.tmpdir(): commands with different TMPDIR must find the same socket.
-  return path.join('/tmp', `chargeonce-${userInfo().uid}-${hash}.sock`);
+  return path.join('/tmp', `chargeonce-${process.getuid?.() ?? 0}-${hash}.sock`);
 }
 
 /** Creates the folders of a home; called again it does nothing. */

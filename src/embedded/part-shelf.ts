@@ -78,19 +78,24 @@ export class PartShelf {
 
   async #holdOne(holder: Holder, request: PartRequest, order: number): Promise<void> {
     const name = partName(request);
-    const known = await this.#usable(name);
-    if (known !== undefined) {
-      this.#refuseOther(known, request);
-      known.holders.add(holder);
-      await known.started;
-      return;
+    const holders = new Set([holder]);
+    for (let known = this.#entries.get(name); known; known = this.#entries.get(name)) {
+      if (known.stopping === undefined && known.part?.status().state !== 'failed') {
+        this.#refuseOther(known, request);
+        known.holders.add(holder);
+        await known.started;
+        return;
+      }
+      // Given up: whoever held it holds the one that takes its place.
+      if (known.stopping === undefined) for (const other of known.holders) holders.add(other);
+      await this.#stop(known);
     }
     const entry: Entry = {
       name,
       label: partLabel(request),
       request,
       order,
-      holders: new Set([holder]),
+      holders,
       started: Promise.resolve(),
     };
     this.#entries.set(name, entry);
@@ -102,17 +107,6 @@ export class PartShelf {
         this.#entries.delete(name);
       }
       throw error;
-    }
-  }
-
-  /** The entry of this name that can be shared; one that is being stopped or was given up is waited for. */
-  async #usable(name: string): Promise<Entry | undefined> {
-    for (;;) {
-      const entry = this.#entries.get(name);
-      if (entry === undefined) return undefined;
-      if (entry.stopping !== undefined) await entry.stopping;
-      else if (entry.part?.status().state === 'failed') await this.#stop(entry);
-      else return entry;
     }
   }
 

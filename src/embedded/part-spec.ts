@@ -40,7 +40,7 @@ export interface UserIds {
 /** What a command asks the stack for. A part is shared by all who ask for the same. */
 export type PartRequest = PostgresRequest | TemporalRequest | ProcessRequest;
 
-export interface PostgresRequest {
+interface PostgresRequest {
   readonly kind: 'postgres';
   /** Only when the user demanded this port. */
   readonly port?: number;

@@ -2,11 +2,6 @@ import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { commandLineOf } from './processes.ts';
 
-/** A port that the user demanded is held by somebody else. */
-export class PortTaken extends Error {
-  override readonly name = 'PortTaken';
-}
-
 export interface PortWish {
   /** What the port is for, as it stands in messages: "PostgreSQL". */
   readonly label: string;
@@ -23,7 +18,7 @@ export async function choosePort(wish: PortWish): Promise<number> {
     const holder = await portHolder(wish.explicit);
     const who =
       holder === undefined ? 'another process' : `process ${holder.pid} (${holder.command})`;
-    throw new PortTaken(
+    throw new Error(
       `port ${wish.explicit}, demanded for ${wish.label}, is held by ${who}; ` +
         `stop it, choose another port, or name none and a free one is taken`,
     );
@@ -59,7 +54,7 @@ function listenOnce(port: number): Promise<number | undefined> {
 }
 
 /** Who listens on a port, as far as this user may see it (Linux only). */
-export async function portHolder(
+async function portHolder(
   port: number,
 ): Promise<{ readonly pid: number; readonly command: string } | undefined> {
   const inodes = await listeningInodes(port);

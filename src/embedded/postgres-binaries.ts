@@ -13,7 +13,7 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { arch, platform, tmpdir, userInfo } from 'node:os';
+import { arch, platform, tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { UserIds } from './part-spec.ts';
@@ -35,7 +35,7 @@ export interface PostgresBinaries {
 export async function locatePostgres(): Promise<PostgresBinaries> {
   const native = await nativeFolder();
   await linkLibraries(native).catch(() => undefined);
-  const isRoot = userInfo().uid === 0;
+  const isRoot = process.getuid?.() === 0;
   if (!isRoot) return { binDir: path.join(native, 'bin') };
   const runAs = await unprivilegedUser();
   if (await canReach(path.join(native, 'bin', 'postgres'), runAs, 'program')) {

@@ -1,12 +1,10 @@
-import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { tryLock } from './home-lock.ts';
 import { homeLayout, type HomeLayout } from './home.ts';
 import { stopOrphans } from './part-records.ts';
 import type { PartRequest, PartStatus, StackEndpoints } from './part-spec.ts';
 import { isAlive } from './processes.ts';
-import { isSupervisorMessage, onMessages, PROTOCOL_VERSION, send } from './protocol.ts';
-import type { ClientMessage, StackAnswer } from './protocol.ts';
+import { Session, type SessionListeners } from './session.ts';
 import { connectSupervisor, reachSupervisor } from './supervisor-start.ts';
 import { locateTemporalBinary } from './temporal-binaries.ts';
 import type { FetchSource } from './temporal-fetch.ts';
@@ -20,7 +18,7 @@ const LEAVE_POLL_MS = 20;
 /** What reaches the parts from the caller's environment; all else is given part by part. */
 const BASE_VARIABLES = ['PATH', 'HOME', 'LANG', 'TZ', 'TMPDIR'] as const;
 
-export interface StackOptions {
+export interface StackOptions extends SessionListeners {
   /** CHARGEONCE_HOME, or `.chargeonce` of the working folder. */
   readonly home: string;
   /** Where fetched binaries are kept; see defaultCacheDir. */
@@ -31,13 +29,6 @@ export interface StackOptions {
   /** The caller's environment: pip reads it, and PATH, HOME, LANG, TZ and TMPDIR of it reach the parts. */
   readonly env: NodeJS.ProcessEnv;
   readonly sources?: readonly FetchSource[] | undefined;
-  readonly onProgress?: ((message: string) => void) | undefined;
-  /** Told when a part was started again or given up. */
-  readonly onPart?:
-    | ((event: { event: 'restarted' | 'failed'; name: string; message: string }) => void)
-    | undefined;
-  /** Told when the supervisor went away while we hold a lease (somebody killed it). */
-  readonly onLost?: (() => void) | undefined;
 }
 
 /** What a command holds of the shared stack. It ends by release(), or with the process, however that ends. */
@@ -59,7 +50,7 @@ export async function leaseStack(options: StackOptions): Promise<StackLease> {
   const layout = homeLayout(options.home);
   const parts = await withExecutables(options.parts, options);
   const session = await reachSupervisor(layout, baseEnv(options.env), (socket) =>
-    openSession(socket, options),
+    Session.open(socket, options),
   );
   const lease = leaseOn(session, layout, options);
   try {
@@ -75,7 +66,7 @@ export async function leaseStack(options: StackOptions): Promise<StackLease> {
 export async function findStack(options: StackOptions): Promise<StackLease | undefined> {
   const layout = homeLayout(options.home);
   const socket = await connectSupervisor(layout.socket);
-  const session = socket === undefined ? undefined : await openSession(socket, options);
+  const session = socket === undefined ? undefined : await Session.open(socket, options);
   return session === undefined ? undefined : leaseOn(session, layout, options);
 }
 
@@ -110,104 +101,12 @@ function baseEnv(env: NodeJS.ProcessEnv): Record<string, string> {
   return base;
 }
 
-type Question = ClientMessage extends infer M
-  ? M extends ClientMessage
-    ? Omit<M, 'id'>
-    : never
-  : never;
-
-interface Session {
-  readonly supervisorPid: number;
-  ask(question: Question): Promise<StackAnswer>;
-  /** Whether the connection ended without our wish. */
-  lost(): boolean;
-  readonly closed: Promise<void>;
-  close(): void;
-}
-
-/** Waits for the greeting; undefined when the supervisor is on its way out and turns us away. */
-function openSession(socket: Socket, options: StackOptions): Promise<Session | undefined> {
-  return new Promise((resolve, reject) => {
-    const pending = new Map<number, PromiseWithResolvers<StackAnswer>>();
-    const closed = Promise.withResolvers<void>();
-    let greeted = false;
-    let leaving = false;
-    let lost = false;
-    let lastId = 0;
-
-    function greet(pid: number): void {
-      greeted = true;
-      resolve({
-        supervisorPid: pid,
-        lost: () => lost,
-        closed: closed.promise,
-        close: () => socket.destroy(),
-        ask(question) {
-          if (question.ask === 'release') leaving = true;
-          lastId += 1;
-          const waiting = Promise.withResolvers<StackAnswer>();
-          if (socket.destroyed) waiting.reject(lostError());
-          else pending.set(lastId, waiting);
-          send(socket, { ...question, id: lastId });
-          return waiting.promise;
-        },
-      });
-    }
-
-    socket.on('error', () => undefined);
-    socket.on('close', () => {
-      lost = greeted && !leaving;
-      for (const waiting of pending.values()) waiting.reject(lostError());
-      closed.resolve();
-      if (lost) options.onLost?.();
-      resolve(undefined);
-    });
-    onMessages(socket, isSupervisorMessage, (message) => {
-      switch (message.kind) {
-        case 'hello':
-          if (message.protocol === PROTOCOL_VERSION) greet(message.pid);
-          else {
-            reject(
-              new Error(
-                `the embedded parts of this home are held by another version of chargeonce (process ${message.pid})`,
-              ),
-            );
-            socket.destroy();
-          }
-          break;
-        case 'progress':
-          options.onProgress?.(message.message);
-          break;
-        case 'part':
-          options.onPart?.(message);
-          break;
-        case 'answer':
-          pending.get(message.id)?.resolve(message.answer);
-          pending.delete(message.id);
-          break;
-        case 'refusal':
-          pending.get(message.id)?.reject(new Error(message.message));
-          pending.delete(message.id);
-          break;
-        default:
-          message satisfies never;
-      }
-    });
-  });
-}
-
-function lostError(): Error {
-  return new Error(
-    'the supervisor of the embedded parts is gone (was it killed?); start the command again, its state is kept',
-  );
-}
-
 function leaseOn(session: Session, layout: HomeLayout, options: StackOptions): StackLease {
   let endpoints: StackEndpoints = {};
   let released: Promise<void> | undefined;
 
   async function giveBack(): Promise<void> {
-    if (session.lost()) return await stopWhatIsLeft(layout);
+    if (session.lost) return await stopWhatIsLeft(layout);
     const answer = await session.ask({ ask: 'release' }).catch(() => undefined);
     if (answer === undefined || answer.ending) {
       await session.closed;
@@ -236,7 +135,8 @@ function leaseOn(session: Session, layout: HomeLayout, options: StackOptions): S
   };
 }
 
-async function hasLeft(pid: number): Promise<void> {
+async function hasLeft(pid: number | undefined): Promise<void> {
+  if (pid === undefined) return;
   const deadline = performance.now() + LEAVE_TIMEOUT_MS;
   while (isAlive(pid) && performance.now() < deadline) await sleep(LEAVE_POLL_MS);
 }

@@ -12,10 +12,8 @@ import type { PartRequest, PartStatus, ProcessRequest } from '../../../src/embed
 import { leaseStack, type StackEndpoints, type StackLease } from '../../../src/embedded/stack.ts';
 import { defaultCacheDir } from '../../../src/embedded/temporal-binaries.ts';
 
-/** The path of a program beside this file. */
-export function program(name: string): string {
-  return fileURLToPath(new URL(`./programs/${name}`, import.meta.url));
-}
+const COMMAND = fileURLToPath(new URL('./programs/command.ts', import.meta.url));
+const ECHO_SERVER = fileURLToPath(new URL('./programs/echo-server.ts', import.meta.url));
 
 /** A state home of its own, with a cleanup that leaves no process behind even when the test failed. */
 export async function newHome(): Promise<{ home: string; remove: () => Promise<void> }> {
@@ -73,7 +71,7 @@ export function echoPart(more: Partial<ProcessRequest> = {}): ProcessRequest {
     kind: 'process',
     name: 'echo',
     command: process.execPath,
-    args: [program('echo-server.ts'), '{{port}}'],
+    args: [ECHO_SERVER, '{{port}}'],
     env: {},
     preferredPort: 25_111,
     url: 'http://127.0.0.1:{{port}}',
@@ -82,7 +80,7 @@ export function echoPart(more: Partial<ProcessRequest> = {}): ProcessRequest {
   };
 }
 
-export interface Said {
+interface Said {
   readonly endpoints?: StackEndpoints;
   readonly parts?: PartStatus[];
   readonly error?: string;
@@ -101,7 +99,7 @@ export interface Command {
 
 /** Runs a command that leases parts until it is told to end. */
 export function runCommand(home: string, parts: readonly PartRequest[]): Command {
-  const child = spawn(process.execPath, [program('command.ts'), home, JSON.stringify(parts)], {
+  const child = spawn(process.execPath, [COMMAND, home, JSON.stringify(parts)], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
@@ -127,7 +125,7 @@ export function runCommand(home: string, parts: readonly PartRequest[]): Command
 }
 
 /** Waits for a condition; it failing within the time is the test's failure. */
-export async function eventually(
+async function eventually(
   what: string,
   condition: () => boolean | Promise<boolean>,
   timeoutMs = 30_000,

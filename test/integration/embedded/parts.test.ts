@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -97,6 +97,10 @@ describe('a part', () => {
     expect(message).toContain('the echo ended 5 times within 30 s and is given up');
     expect(message).toContain('Error: no such queue');
     expect((await held.status())[0]).toMatchObject({ state: 'failed', restarts: 4 });
+
+    const other = await lease(home, [echoPart()]);
+    await other.release();
+    expect((await held.status())[0]).toMatchObject({ state: 'running', restarts: 0 });
     await held.release();
   });
 
@@ -149,6 +153,23 @@ describe('a part', () => {
     const pid = pidOf(await held.status(), 'echo');
     await held.release();
     expect(isAlive(pid)).toBe(false);
+  });
+});
+
+describe('a command killed by kill -9 while its part still starts', () => {
+  test('leaves neither the part nor the supervisor running', async () => {
+    const command = runCommand(home, [
+      echoPart({ ready: { kind: 'stdout-line', pattern: 'never said' } }),
+    ]);
+    await expect
+      .poll(() => readdir(path.join(home, 'parts')).catch(() => []))
+      .toEqual(['echo.json']);
+    const record: { pid: number } = JSON.parse(
+      await readFile(path.join(home, 'parts/echo.json'), 'utf8'),
+    );
+    await command.kill();
+    await expect.poll(() => isAlive(record.pid)).toBe(false);
+    await expect.poll(() => supervisorPid(home)).toBeUndefined();
   });
 });
 

@@ -1,6 +1,9 @@
 import { Client, Connection } from '@temporalio/client';
+import { chmod, readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { isAlive } from '../../../src/embedded/processes.ts';
+import { isRecord } from '../../../src/embedded/untyped.ts';
 import { lease, newHome, pidOf, query, runCommand, supervisorPid } from './harness.ts';
 
 const SERVERS = [{ kind: 'postgres' }, { kind: 'temporal' }] as const;
@@ -78,6 +81,31 @@ describe('commands of one home', () => {
     await again.close();
     await after.release();
     await before.release();
+  });
+
+  test('keep their database in a home that is closed to every other user', async () => {
+    await chmod(home, 0o700);
+    const first = await lease(home, [{ kind: 'postgres' }]);
+    await query(first.endpoints.databaseUrl, 'create table t (n int); insert into t values (7)');
+    await first.release();
+    const second = await lease(home, [{ kind: 'postgres' }]);
+    expect(await query(second.endpoints.databaseUrl, 'select n from t')).toEqual([{ n: 7 }]);
+    await second.release();
+  });
+
+  test('start PostgreSQL over the pid file of a killed one, when that id is another process by now', async () => {
+    const first = await lease(home, [{ kind: 'postgres' }]);
+    const [row] = await query(first.endpoints.databaseUrl, 'show data_directory');
+    const folder = isRecord(row) ? String(row['data_directory']) : '';
+    const lines = (await readFile(path.join(folder, 'postmaster.pid'), 'utf8')).split('\n');
+    await first.release();
+    await writeFile(
+      path.join(folder, 'postmaster.pid'),
+      [process.pid, ...lines.slice(1)].join('\n'),
+    );
+    const second = await lease(home, [{ kind: 'postgres' }]);
+    expect((await second.status())[0]?.state).toBe('running');
+    await second.release();
   });
 
   test('go on after kill -9 of PostgreSQL and of Temporal, on the same ports and files', async () => {
