@@ -4,14 +4,20 @@ import type { PartRequest } from './part-spec.ts';
  * In what two requests for one part differ, as names of settings (never values: they may be secrets).
  * What the second leaves open (a port, the storage) fits whatever runs. Empty: they can share it.
  */
-export function differences(running: PartRequest, asked: PartRequest, port?: number): string[] {
+export function differences(
+  running: PartRequest,
+  asked: PartRequest,
+  chosen: { readonly port?: number; readonly uiPort?: number } = {},
+): string[] {
   const different: string[] = [];
-  if (asked.port !== undefined && asked.port !== (port ?? running.port)) different.push('port');
+  if (asked.port !== undefined && asked.port !== (chosen.port ?? running.port))
+    different.push('port');
   if (running.kind === 'temporal' && asked.kind === 'temporal') {
     if (asked.storage !== undefined && asked.storage !== (running.storage ?? 'normal')) {
       different.push('storage');
     }
-    if (asked.uiPort !== undefined && asked.uiPort !== running.uiPort) different.push('uiPort');
+    if (asked.uiPort !== undefined && asked.uiPort !== (chosen.uiPort ?? running.uiPort))
+      different.push('uiPort');
   }
   if (running.kind === 'process' && asked.kind === 'process') {
     for (const key of ['command', 'args', 'cwd', 'url', 'ready'] as const) {

@@ -29,6 +29,7 @@ export interface PlannedPart {
   readonly spec: PartSpec;
   readonly endpoints: StackEndpoints;
   readonly port?: number;
+  readonly uiPort?: number;
   readonly url?: string;
   /** Ports that were not demanded: when one is lost to another process before the start, plan again. */
   readonly movablePorts: readonly number[];
@@ -121,6 +122,7 @@ async function planTemporal(
       temporalMetricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
     },
     port,
+    uiPort,
     url: `http://127.0.0.1:${uiPort}`,
     movablePorts: [
       ...(request.port === undefined ? [port] : []),

@@ -111,7 +111,7 @@ export class PartShelf {
   }
 
   #refuseOther(entry: Entry, request: PartRequest): void {
-    const different = differences(entry.request, request, entry.plan?.port);
+    const different = differences(entry.request, request, entry.plan);
     if (different.length === 0) return;
     const pid = entry.part?.status().pid ?? 'being started';
     const commands = [...entry.holders].map((holder) => holder.pid()).join(', ');

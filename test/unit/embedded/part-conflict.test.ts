@@ -24,9 +24,24 @@ describe('sharing a part', () => {
   });
 
   test('a request without a port fits any port, one with a port only that one', () => {
-    expect(differences({ kind: 'postgres', port: 5 }, { kind: 'postgres' }, 5)).toEqual([]);
-    expect(differences({ kind: 'postgres' }, { kind: 'postgres', port: 5 }, 5)).toEqual([]);
-    expect(differences({ kind: 'postgres' }, { kind: 'postgres', port: 6 }, 5)).toEqual(['port']);
+    expect(differences({ kind: 'postgres', port: 5 }, { kind: 'postgres' }, { port: 5 })).toEqual(
+      [],
+    );
+    expect(differences({ kind: 'postgres' }, { kind: 'postgres', port: 5 }, { port: 5 })).toEqual(
+      [],
+    );
+    expect(differences({ kind: 'postgres' }, { kind: 'postgres', port: 6 }, { port: 5 })).toEqual([
+      'port',
+    ]);
+  });
+
+  test('a demanded port of the Temporal UI fits the one that was chosen', () => {
+    const chosen = { port: 7233, uiPort: 8233 };
+    const asked = { kind: 'temporal', uiPort: 8233 } as const;
+    expect(differences({ kind: 'temporal' }, asked, chosen)).toEqual([]);
+    expect(differences({ kind: 'temporal' }, { ...asked, uiPort: 8234 }, chosen)).toEqual([
+      'uiPort',
+    ]);
   });
 
   test('a Temporal server in memory is not shared by one who needs its state kept', () => {
