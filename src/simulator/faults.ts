@@ -74,18 +74,19 @@ export class Faults {
 
   /** The first rule that fires for this physical request. Counted at once; take it back with `undo` if it had no effect. */
   pick(target: FaultTarget): FaultRule | undefined {
+    let chosen: RuleState | undefined;
     for (const state of this.#rules) {
       if (phaseOf(state.rule) !== target.phase) continue;
       if (!endpointMatches(state.rule.endpoint, target.endpoint)) continue;
       if (!metadataMatches(state.rule, target)) continue;
       state.matched += 1;
-      // Drawn even when the limit is reached: the sequence depends on the requests alone.
+      // Drawn for every rule, even behind one that fires: a rule's luck depends on its requests alone.
       const lucky = isLucky(state);
-      if (!lucky || state.fired >= (state.rule.limit ?? Infinity)) continue;
-      state.fired += 1;
-      return state.rule;
+      if (lucky && state.fired < (state.rule.limit ?? Infinity)) chosen ??= state;
     }
-    return undefined;
+    if (chosen === undefined) return undefined;
+    chosen.fired += 1;
+    return chosen.rule;
   }
 
   /** The rule met a request it could not spoil (a saved reply, a refused one): it has not fired. */

@@ -10,12 +10,14 @@ const CURRENCIES = new Set(
     'huf idr ils inr isk jmd jod jpy kes kgs khr kmf krw kwd kyd kzt lak lbp lkr lrd lsl mad mdl mga mkd mmk mnt ' +
     'mop mur mvr mwk mxn myr mzn nad ngn nio nok npr nzd omr pab pen pgk php pkr pln pyg qar ron rsd rub rwf sar ' +
     'sbd scr sek sgd shp sle sos srd std szl thb tjs tnd top try ttd twd tzs uah ugx uyu uzs vnd vuv wst xaf xcd ' +
-    'xof xpf yer zar zmw'
+    'xcg xof xpf yer zar zmw'
   ).split(' '),
 );
 
 // Sent with two decimals for old times' sake, which must be 00: https://docs.stripe.com/currencies#special-cases
 const WHOLE_UNITS_ONLY = new Set(['isk', 'ugx']);
+// Card networks want the last of three decimals to be 0: https://docs.stripe.com/currencies#three-decimal
+const THREE_DECIMALS = new Set(['bhd', 'jod', 'kwd', 'omr', 'tnd']);
 
 // https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts
 const MINIMUM: Readonly<Record<string, number>> = {
@@ -77,6 +79,9 @@ export function readAmount(value: string | undefined, currency: string): number 
   }
   if (WHOLE_UNITS_ONLY.has(currency) && amount % 100 !== 0) {
     throw badParameter('amount', `Amounts in ${currency} end in 00.`, 'parameter_invalid_integer');
+  }
+  if (THREE_DECIMALS.has(currency) && amount % 10 !== 0) {
+    throw badParameter('amount', `Amounts in ${currency} end in 0.`, 'parameter_invalid_integer');
   }
   const minimum = MINIMUM[currency] ?? 1;
   if (amount < minimum) {

@@ -107,7 +107,6 @@ function renderLastError(tenant: Tenant, intent: IntentRecord): object | null {
 /** A Charge as the API shows it. */
 export function renderCharge(tenant: Tenant, charge: ChargeRecord, expand = NOTHING): object {
   const intent = expand.has('payment_intent') ? tenant.intents.get(charge.intent) : undefined;
-  const failed = charge.status === 'failed';
   const method = paymentMethodFixture(charge.paymentMethod);
   const isBank = method?.type === 'us_bank_account';
   return {
@@ -136,7 +135,7 @@ export function renderCharge(tenant: Tenant, charge: ChargeRecord, expand = NOTH
     metadata: charge.metadata,
     on_behalf_of: null,
     outcome: renderOutcome(charge),
-    paid: !failed,
+    paid: charge.status === 'succeeded',
     payment_intent: intent === undefined ? charge.intent : renderIntent(tenant, intent),
     payment_method: charge.paymentMethod,
     payment_method_details: isBank
