@@ -1,5 +1,6 @@
-import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import type { FaultPlan, WebhookOptions } from './options.ts';
 import { ledgerEntries, ledgerGroups } from './ledger.ts';
 import type { LedgerEntry, LedgerFilter } from './ledger.ts';
@@ -158,36 +159,56 @@ async function writeLedger(
   params: URLSearchParams,
 ): Promise<void> {
   const limit = params.get('entries') === '0' ? 0 : (readCount(params, 'limit') ?? Infinity);
-  const after = params.get('after');
-  const filter = readFilter(params);
+  const text = ledgerText(store, readFilter(params), { limit, after: params.get('after') });
   res.writeHead(200, { 'Content-Type': 'application/json' });
-  let text = '{"entries":[';
+  try {
+    await pipeline(Readable.from(chunked(text)), res);
+  } catch (error) {
+    // The reader has gone away in the middle, which is its right.
+    if (!res.destroyed) throw error;
+  }
+}
+
+function* ledgerText(
+  store: Store,
+  filter: LedgerFilter,
+  page: { readonly limit: number; readonly after: string | null },
+): Generator<string> {
   let written = 0;
   let more = false;
   let last: string | null = null;
-  let reached = after === null;
+  let reached = page.after === null;
+  yield '{"entries":[';
   for (const entry of ledgerEntries(store, filter)) {
     if (!reached) {
-      reached = entry.paymentIntent === after;
+      reached = entry.paymentIntent === page.after;
       continue;
     }
-    if (written >= limit) {
-      more = limit > 0;
+    if (written >= page.limit) {
+      more = page.limit > 0;
       break;
     }
-    text += (written === 0 ? '' : ',') + JSON.stringify(entry);
+    yield (written === 0 ? '' : ',') + JSON.stringify(entry);
     written += 1;
     last = entry.paymentIntent;
+  }
+  yield '],"groups":[';
+  const groups = page.after === null ? ledgerGroups(ledgerEntries(store, filter)) : [];
+  for (const [index, group] of groups.entries()) {
+    yield (index === 0 ? '' : ',') + JSON.stringify(group);
+  }
+  yield `],"has_more":${more},"next":${JSON.stringify(more ? last : null)}}`;
+}
+
+function* chunked(parts: Iterable<string>): Generator<string> {
+  let text = '';
+  for (const part of parts) {
+    text += part;
     if (text.length < CHUNK_CHARACTERS) continue;
-    await writeAll(res, text);
+    yield text;
     text = '';
   }
-  const groups = after === null ? ledgerGroups(ledgerEntries(store, filter)) : [];
-  await writeAll(res, `${text}],"groups":[`);
-  for (const [index, group] of groups.entries()) {
-    await writeAll(res, (index === 0 ? '' : ',') + JSON.stringify(group));
-  }
-  res.end(`],"has_more":${more},"next":${JSON.stringify(more ? last : null)}}`);
+  yield text;
 }
 
 function readFilter(params: URLSearchParams): LedgerFilter {
@@ -199,11 +220,6 @@ function readFilter(params: URLSearchParams): LedgerFilter {
     period: params.get('period') ?? undefined,
     customer: params.get('customer') ?? undefined,
   };
-}
-
-async function writeAll(res: ServerResponse, text: string): Promise<void> {
-  if (!res.write(text) && !res.destroyed)
-    await Promise.race([once(res, 'drain'), once(res, 'close')]);
 }
 
 /** The ledger as a value, for tests in the same process. */

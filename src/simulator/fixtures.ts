@@ -104,6 +104,8 @@ const BRANDS = new Map<string, readonly [string, string]>(
     visa: ['visa', '4242'],
     visa_debit: ['visa', '5556'],
     mastercard: ['mastercard', '4444'],
+    mastercard_debit: ['mastercard', '3222'],
+    mastercard_prepaid: ['mastercard', '5100'],
     amex: ['amex', '8431'],
     discover: ['discover', '1117'],
     diners: ['diners', '0004'],

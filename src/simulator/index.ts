@@ -56,7 +56,7 @@ const MAX_TIMER_MS = 60_000;
 const DEFAULT_LOG_SIZE = 200_000;
 const DEFAULT_SEARCH_LAG_MS = 60_000;
 
-/** Starts a Stripe simulator on its own port. docs/testing.md says what it reproduces. */
+/** Starts a Stripe simulator on its own port. docs/simulator.md says what it reproduces. */
 export async function startSimulator(options: SimulatorOptions = {}): Promise<Simulator> {
   const core = new Core(options);
   const host = options.host ?? '127.0.0.1';

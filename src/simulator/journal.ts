@@ -53,7 +53,8 @@ export class Journal {
   }
 
   write(rows: readonly JournalRow[]): void {
-    if (rows.length === 0) return;
+    // A slow request may end after the close: as after a kill, it has no effect.
+    if (rows.length === 0 || !this.#db.isOpen) return;
     this.#db.exec('begin');
     try {
       for (const row of rows) this.#put.run(row.kind, row.tenant, row.id, row.json);

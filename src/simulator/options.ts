@@ -1,4 +1,4 @@
-/** What a fault rule does to one physical request. docs/testing.md tells when to use which. */
+/** What a fault rule does to one physical request. docs/simulator.md tells what each proves. */
 export type FaultKind =
   | 'refuse'
   | 'resetBefore'

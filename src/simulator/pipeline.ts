@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as timeout } from 'node:timers/promises';
 import { authenticate } from './auth.ts';
 import type { Caller } from './auth.ts';
 import type { Call, Twist } from './call.ts';
@@ -30,6 +30,11 @@ import type { WebhookSender } from './webhooks.ts';
 export const API_VERSION = '2026-10-28.endive';
 const DEFAULT_LATE_MS = 5000;
 const DEFAULT_SLOW_MS = 60_000;
+
+/** Waits without keeping the process alive: who closes the simulator need not sit out a slow reply. */
+function sleep(ms: number): Promise<void> {
+  return timeout(ms, undefined, { ref: false });
+}
 
 /** One physical request whose body has been read. */
 export interface Incoming {

@@ -7,6 +7,12 @@ import type {
   RefundRecord,
   Snapshot,
 } from './records.ts';
+import {
+  LAZY_CREATED,
+  noAddress,
+  renderChargedCard,
+  renderPaymentMethod,
+} from './render-payment-method.ts';
 import type { Tenant } from './store.ts';
 
 /** What `expand[]` asked for, seen from the object itself. */
@@ -143,7 +149,7 @@ export function renderCharge(tenant: Tenant, charge: ChargeRecord, expand = NOTH
           type: 'us_bank_account',
           us_bank_account: { account_type: 'checking', last4: method.last4 },
         }
-      : { type: 'card', card: { brand: method?.brand, last4: method?.last4, funding: 'credit' } },
+      : { type: 'card', card: renderChargedCard(method) },
     receipt_email: charge.receiptEmail,
     receipt_number: null,
     receipt_url: null,
@@ -172,18 +178,6 @@ function renderOutcome(charge: ChargeRecord): object {
     seller_message: decline === null ? 'Payment complete.' : 'The bank declined the payment.',
     type: decline === null ? 'authorized' : 'issuer_declined',
   };
-}
-
-function noAddress(): object {
-  const address = {
-    city: null,
-    country: null,
-    line1: null,
-    line2: null,
-    postal_code: null,
-    state: null,
-  };
-  return { address, email: null, name: null, phone: null, tax_id: null };
 }
 
 /** A Refund as the API shows it. */
@@ -257,65 +251,6 @@ export function customerOrLazy(tenant: Tenant, id: string): CustomerRecord {
     }
   );
 }
-// Lazily existing objects need one date; any constant in the past does.
-const LAZY_CREATED = 1_700_000_000;
-
-/** A PaymentMethod as the API shows it; its behaviour is in fixtures.ts. */
-export function renderPaymentMethod(
-  tenant: Tenant,
-  id: string,
-  owner: { readonly customer: string | null },
-): object {
-  const fixture = paymentMethodFixture(id);
-  const type = fixture?.type ?? 'card';
-  const base = {
-    id,
-    object: 'payment_method',
-    allow_redisplay: 'unspecified',
-    billing_details: noAddress(),
-    created: LAZY_CREATED,
-    customer: owner.customer,
-    customer_account: null,
-    livemode: tenant.livemode,
-    metadata: {},
-    type,
-  };
-  if (type === 'us_bank_account') {
-    return {
-      ...base,
-      us_bank_account: {
-        account_holder_type: 'individual',
-        account_type: 'checking',
-        bank_name: 'STRIPE TEST BANK',
-        fingerprint: null,
-        last4: fixture?.last4 ?? null,
-        networks: null,
-        routing_number: '110000000',
-        status_details: null,
-      },
-    };
-  }
-  return {
-    ...base,
-    card: {
-      brand: fixture?.brand ?? 'visa',
-      checks: { address_line1_check: null, address_postal_code_check: null, cvc_check: 'pass' },
-      country: 'US',
-      display_brand: fixture?.brand ?? 'visa',
-      exp_month: 12,
-      exp_year: 2034,
-      fingerprint: null,
-      funding: 'credit',
-      generated_from: null,
-      last4: fixture?.last4 ?? '4242',
-      networks: { available: [fixture?.brand ?? 'visa'], preferred: null },
-      regulated_status: 'unregulated',
-      three_d_secure_usage: { supported: true },
-      wallet: null,
-    },
-  };
-}
-
 /** An Event; its object is shown as it was when it happened. */
 export function renderEvent(tenant: Tenant, event: EventRecord): object {
   return {

@@ -17,9 +17,9 @@ import {
   renderCharge,
   renderCustomer,
   renderEvent,
-  renderPaymentMethod,
   renderRefund,
 } from './render.ts';
+import { renderPaymentMethod } from './render-payment-method.ts';
 import { searchPage } from './search.ts';
 
 function retrieveAccount(call: Call): () => object {

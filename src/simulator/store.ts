@@ -129,7 +129,8 @@ export class Store {
   }
 
   #persist(kind: string, tenant: Tenant, record: { readonly id: string }): void {
-    if (this.#journal === undefined) return;
+    // A reset may come while a slow request or delivery is under way: what it does then concerns no one.
+    if (this.#journal === undefined || this.#tenants.get(tenant.id) !== tenant) return;
     this.#rows.push({ kind, tenant: tenant.id, id: record.id, json: JSON.stringify(record) });
   }
 

@@ -170,4 +170,18 @@ describe('the control API', () => {
     });
     expect(reply.status).toBe(413);
   });
+
+  test('close does not wait for a slow request, whose charge then never happens', async () => {
+    const own = await startUnlimited({
+      faults: { rules: [{ id: 's', endpoint: '*', kind: 'slow', delayMs: 300_000 }] },
+    });
+    const hanging = send(own, '/v1/payment_intents', {
+      body: { amount: '500', currency: 'usd', payment_method: 'pm_card_visa', confirm: 'true' },
+    });
+    const ended = Promise.allSettled([hanging]);
+    await expect.poll(() => own.counters().maxPerSecond['payment_intents.create']).toBe(1);
+    await own.close();
+    expect((await ended)[0].status).toBe('rejected');
+    expect(own.ledger().entries).toEqual([]);
+  });
 });

@@ -119,6 +119,15 @@ describe('webhooks', () => {
       ]);
     }));
 
+  test('come late when told to, long after the reply', () =>
+    withWebhook({ delayMs: 150 }, async (simulator, stripe) => {
+      const intent = await stripe.paymentIntents.create(intentParams('tardy'));
+      expect(received).toEqual([]);
+      await expect.poll(types).toEqual(['payment_intent.created']);
+      expect(at(0).event.data.object).toMatchObject({ id: intent.id });
+      expect(simulator.counters().requests).toBe(1);
+    }));
+
   test('are duplicated when told to', () =>
     withWebhook({ copies: 3, beforeReply: true }, async (_simulator, stripe) => {
       await stripe.paymentIntents.create(intentParams('copies'));
