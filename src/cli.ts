@@ -1,0 +1,88 @@
+import { Command } from '@commander-js/extra-typings';
+import { CommanderError } from 'commander';
+import { registerAudit } from './cli/commands/audit.ts';
+import { registerControl } from './cli/commands/control.ts';
+import { registerDemo } from './cli/commands/demo.ts';
+import { registerDoctor } from './cli/commands/doctor.ts';
+import { registerImport } from './cli/commands/import.ts';
+import { registerRerun } from './cli/commands/rerun.ts';
+import { registerRun } from './cli/commands/run.ts';
+import { registerSchedule } from './cli/commands/schedule.ts';
+import { registerSetup } from './cli/commands/setup.ts';
+import { registerSimulator } from './cli/commands/simulator.ts';
+import { registerStatus } from './cli/commands/status.ts';
+import { registerUp } from './cli/commands/up.ts';
+import { registerWorker } from './cli/commands/worker.ts';
+import { CommandError, EXIT, type ExitCode } from './cli/exit-codes.ts';
+import type { Shell } from './cli/shell.ts';
+import { ConfigError } from './config.ts';
+import { VERSION } from './version.ts';
+
+/** Parses the arguments, runs the command, and returns the exit code. */
+async function main(argv: readonly string[]): Promise<ExitCode> {
+  const interrupt = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(signal, () => interrupt.abort());
+  }
+  const shell: Shell = { env: process.env, interrupted: interrupt.signal, exitCode: EXIT.ok };
+  const program = buildProgram(shell);
+  try {
+    await program.parseAsync([...argv]);
+    return shell.exitCode;
+  } catch (error) {
+    return report(error, argv);
+  }
+}
+
+function buildProgram(shell: Shell): Command {
+  const program = new Command('chargeonce')
+    .description('A durable billing run on Temporal: every customer charged at most once per billing period.')
+    .version(VERSION)
+    .showHelpAfterError('(add --help for the options)')
+    .configureHelp({ sortSubcommands: true })
+    .exitOverride();
+  const registrations = [
+    registerDemo,
+    registerUp,
+    registerImport,
+    registerRun,
+    registerStatus,
+    registerRerun,
+    registerControl,
+    registerSchedule,
+    registerAudit,
+    registerWorker,
+    registerSimulator,
+    registerSetup,
+    registerDoctor,
+  ];
+  for (const register of registrations) register(program, shell);
+  program.addHelpText(
+    'after',
+    '\nExit codes: 0 done · 1 failed, or the audit found a disagreement · 2 bad input · 3 not finished, or outcomes unknown\n' +
+      '            4 no verdict · 5 a part is not available · 130 interrupted\n' +
+      'With nothing configured, commands bring up PostgreSQL, Temporal and a Stripe simulator on this machine.',
+  );
+  return program;
+}
+
+/** Says what went wrong, for people or as JSON, and picks the exit code. Never prints a stack without being asked. */
+function report(error: unknown, argv: readonly string[]): ExitCode {
+  if (error instanceof CommanderError) {
+    // Commander has printed its own message; help and version are not errors.
+    return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+  }
+  const known = error instanceof CommandError || error instanceof ConfigError;
+  const exitCode = error instanceof CommandError ? error.exitCode : known ? EXIT.usage : EXIT.failed;
+  const message = error instanceof Error ? error.message : String(error);
+  process.stderr.write(`error: ${message}\n`);
+  if (!known && error instanceof Error && process.env['DEBUG'] !== undefined) {
+    process.stderr.write(`${error.stack ?? ''}\n`);
+  }
+  if (argv.includes('--json')) process.stdout.write(`${JSON.stringify({ error: message, exitCode })}\n`);
+  return exitCode;
+}
+
+process.exitCode = await main(process.argv);
+// Handles that a library keeps open must not keep a finished command alive.
+setTimeout(() => process.exit(), 2_000).unref();

@@ -1,0 +1,124 @@
+import type { Command } from '@commander-js/extra-typings';
+import { readReasons, readRunSummary, type RunSummary } from '../../db/run-summary.ts';
+import type { RunRef } from '../../domain/ids.ts';
+import { runWorkflowId } from '../../domain/ids.ts';
+import { CommandError, EXIT } from '../exit-codes.ts';
+import { followRun, type FollowEnd } from '../follow-run.ts';
+import { countAtProvider } from '../provider-count.ts';
+import { formatReport, reportOf } from '../run-report.ts';
+import { defaultOperator, parseRun, withSession, type Session, type Shell } from '../shell.ts';
+
+export function registerRun(program: Command, shell: Shell): void {
+  program
+    .command('run')
+    .description('start the billing run of a period, or attach to the one under way')
+    .argument('<period>', 'what to bill: 2026-11, 2026-W48, 2026-11-29 or 2026')
+    .option('--namespace <name>', 'what is billed', 'base')
+    .option('--wait', 'show the progress and end with the result')
+    .option('--json', 'print the result as one JSON object on the last line')
+    .action(async (period, options) => {
+      const run = parseRun(period, options.namespace);
+      const json = options.json === true;
+      const needs = { temporal: true, stripe: true, worker: options.wait === true };
+      await withSession(shell, { needs, json }, async (session) => {
+        await startAndFollow({ shell, session, run, wait: options.wait === true });
+      });
+    });
+}
+
+async function startAndFollow(order: {
+  shell: Shell;
+  session: Session;
+  run: RunRef;
+  wait: boolean;
+}): Promise<void> {
+  const { shell, session, run, wait } = order;
+  const { output, platform } = session;
+  const before = await readRunSummary(platform.database.db, run);
+  const began = performance.now();
+  if (before?.state === 'completed') {
+    output.note(completedMessage(run));
+    await finish({ session, run, shell, seconds: 0, alreadyCompleted: true });
+    return;
+  }
+  await requireCustomers(session, before);
+  const client = await platform.client();
+  const answer = await client.startRun(run, defaultOperator());
+  const ui = platform.temporalUiUrl;
+  const where = ui === null ? '' : ` · ${ui}/namespaces/default/workflows/${answer.workflowId}`;
+  const what = answer.kind === 'started' ? 'started' : 'is under way already: attached to';
+  output.note(`${what} ${answer.workflowId}${where}`);
+  if (!wait) {
+    output.result({ period: run.period, namespace: run.namespace, workflowId: answer.workflowId, started: answer.kind === 'started' });
+    output.line(`It goes on as long as a worker runs: "chargeonce status ${run.period}" shows it, "chargeonce up" keeps one running.`);
+    return;
+  }
+  const end = await followRun({ platform, output, run, interrupted: shell.interrupted });
+  const seconds = (performance.now() - began) / 1000;
+  await finish({ session, run, shell, seconds, alreadyCompleted: false, end });
+}
+
+async function requireCustomers(session: Session, before: RunSummary | null): Promise<void> {
+  if (before !== null) return;
+  const active = await session.platform.database.db
+    .selectFrom('customers')
+    .select('customer_id')
+    .where('active', '=', true)
+    .limit(1)
+    .executeTakeFirst();
+  if (active !== undefined) return;
+  throw new CommandError(
+    EXIT.usage,
+    'there are no active customers to bill. Import them first: chargeonce import customers FILE.csv',
+  );
+}
+
+function completedMessage(run: RunRef): string {
+  return (
+    `${runWorkflowId(run)} is completed: nobody is charged again. ` +
+    `"chargeonce status ${run.period}" shows it; "chargeonce rerun ${run.period} CUSTOMER --reason …" bills one customer again.`
+  );
+}
+
+/** Prints how the run stands and sets the exit code. */
+async function finish(at: {
+  session: Session;
+  run: RunRef;
+  shell: Shell;
+  seconds: number;
+  alreadyCompleted: boolean;
+  end?: FollowEnd;
+}): Promise<void> {
+  const { session, run, shell } = at;
+  const { output, platform } = session;
+  const summary = await readRunSummary(platform.database.db, run);
+  if (summary === null) {
+    if (at.end === 'interrupted') {
+      shell.exitCode = EXIT.interrupted;
+      return;
+    }
+    throw new CommandError(EXIT.failed, await whyNotPlanned(session, run));
+  }
+  const provider = await countAtProvider({ platform, run, since: summary.plannedAt });
+  const report = reportOf({ ...at, summary, provider, workflowId: runWorkflowId(run) });
+  output.line(formatReport(report, await readReasons(platform.database.db, run)));
+  output.result(report);
+  if (at.end === 'interrupted') {
+    output.note('interrupted: the run is kept and goes on when you run this command again');
+    shell.exitCode = EXIT.interrupted;
+  } else if (report.doubleCharged > 0 || report.lost > 0) shell.exitCode = EXIT.failed;
+  else if (report.state !== 'completed' || report.indeterminate > 0) shell.exitCode = EXIT.unfinished;
+}
+
+/** The run's workflow ended before it had a plan: its failure says why. */
+async function whyNotPlanned(session: Session, run: RunRef): Promise<string> {
+  const client = await session.platform.client();
+  try {
+    await client.run(run).result();
+    return `${runWorkflowId(run)} ended without a plan`;
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    const deepest = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause;
+    return `${runWorkflowId(run)} failed: ${deepest instanceof Error ? deepest.message : String(deepest)}`;
+  }
+}

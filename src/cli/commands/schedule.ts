@@ -1,0 +1,125 @@
+import { InvalidArgumentError, type Command } from '@commander-js/extra-typings';
+import type { ScheduleDescription } from '@temporalio/client';
+import {
+  describeSchedule,
+  ensureSchedule,
+  removeSchedule,
+  type ScheduleChange,
+  type WantedSchedule,
+} from '../../client/schedule.ts';
+import { parseBillingNamespace, type BillingNamespace } from '../../domain/namespace.ts';
+import { CommandError, EXIT } from '../exit-codes.ts';
+import { table } from '../output.ts';
+import { withSession, type Shell } from '../shell.ts';
+
+const GRANULARITIES = ['year', 'month', 'week', 'day'] as const;
+
+export function registerSchedule(program: Command, shell: Shell): void {
+  const schedule = program.command('schedule').description('the Temporal Schedule that starts each run');
+  schedule
+    .command('ensure')
+    .description('create the Schedule, or bring it to these settings and show what changes')
+    .option('--namespace <name>', 'what is billed', 'base')
+    .option('--day <1-28>', 'day of the month', wholeNumber(1, 28), 1)
+    .option('--time <HH:MM>', 'time of day', clockTime, { hour: 0, minute: 0 })
+    .option('--zone <zone>', 'IANA time zone of calendar and periods (default: BILLING_ZONE)')
+    .option('--every <unit>', `length of a period: ${GRANULARITIES.join(', ')}`, granularity, 'month' as const)
+    .option('--dry-run', 'only show what would change')
+    .option('--json', 'print the result as one JSON object on the last line')
+    .action(async (options) => {
+      const needs = { temporal: true };
+      await withSession(shell, { needs, json: options.json === true }, async (session) => {
+        const client = await session.platform.client();
+        const wanted: WantedSchedule = {
+          namespace: namespaceOf(options.namespace),
+          dayOfMonth: options.day,
+          ...options.time,
+          zone: options.zone ?? session.config.BILLING_ZONE,
+          granularity: options.every,
+        };
+        const dryRun = options.dryRun === true;
+        const done = await ensureSchedule(client.temporal, wanted, { dryRun });
+        session.output.result({ ...done, dryRun });
+        if (done.changes.length > 0) session.output.line(changesTable(done.changes));
+        const verb = dryRun && done.action !== 'unchanged' ? `would be ${done.action}` : done.action;
+        session.output.line(`schedule ${done.scheduleId}: ${verb}`);
+      });
+    });
+  schedule
+    .command('describe')
+    .description('show the Schedule: settings, state, next and recent ticks')
+    .option('--namespace <name>', 'what is billed', 'base')
+    .option('--json', 'print the result as one JSON object on the last line')
+    .action(async (options) => {
+      const needs = { temporal: true };
+      await withSession(shell, { needs, json: options.json === true }, async (session) => {
+        const client = await session.platform.client();
+        const found = await describeSchedule(client.temporal, namespaceOf(options.namespace));
+        if (found === null) {
+          throw new CommandError(EXIT.failed, 'there is no schedule: create it with "chargeonce schedule ensure"');
+        }
+        session.output.result(described(found));
+        session.output.line(table(['what', 'value'], Object.entries(described(found)).map(([what, value]) => [what, String(value)])));
+      });
+    });
+  schedule
+    .command('remove')
+    .description('remove the Schedule; runs it has started go on')
+    .option('--namespace <name>', 'what is billed', 'base')
+    .option('--json', 'print the result as one JSON object on the last line')
+    .action(async (options) => {
+      const needs = { temporal: true };
+      await withSession(shell, { needs, json: options.json === true }, async (session) => {
+        const client = await session.platform.client();
+        const removed = await removeSchedule(client.temporal, namespaceOf(options.namespace));
+        session.output.result({ removed });
+        session.output.line(removed ? 'the schedule is removed' : 'there was no schedule');
+      });
+    });
+}
+
+function changesTable(changes: readonly ScheduleChange[]): string {
+  return table(['setting', 'from', 'to'], changes.map((change) => [change.setting, change.from ?? '–', change.to]));
+}
+
+function described(schedule: ScheduleDescription) {
+  const { info, state, policies } = schedule;
+  return {
+    scheduleId: schedule.scheduleId,
+    paused: state.paused,
+    note: state.note ?? '',
+    timezone: schedule.spec.timezone ?? 'UTC',
+    catchupWindowHours: policies.catchupWindow / 3_600_000,
+    pauseOnFailure: policies.pauseOnFailure,
+    nextTicks: info.nextActionTimes.slice(0, 3).map((at) => at.toISOString()).join(', '),
+    recentTicks: info.recentActions.map((action) => action.scheduledAt.toISOString()).join(', '),
+    ticksTaken: info.numActionsTaken,
+    ticksMissedCatchupWindow: info.numActionsMissedCatchupWindow,
+  };
+}
+
+function namespaceOf(text: string): BillingNamespace {
+  const parsed = parseBillingNamespace(text);
+  if (parsed.ok) return parsed.namespace;
+  throw new CommandError(EXIT.usage, parsed.problem);
+}
+
+function wholeNumber(least: number, most: number) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (Number.isInteger(value) && value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`a whole number from ${least} to ${most}`);
+  };
+}
+
+function clockTime(text: string): { hour: number; minute: number } {
+  const match = /^([01]\d|2[0-3]):([0-5]\d)$/.exec(text);
+  if (match === null) throw new InvalidArgumentError('a time like 00:00 or 23:30');
+  return { hour: Number(match[1]), minute: Number(match[2]) };
+}
+
+function granularity(text: string): (typeof GRANULARITIES)[number] {
+  const found = GRANULARITIES.find((unit) => unit === text);
+  if (found === undefined) throw new InvalidArgumentError(`one of ${GRANULARITIES.join(', ')}`);
+  return found;
+}

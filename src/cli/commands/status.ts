@@ -1,0 +1,53 @@
+import type { Command } from '@commander-js/extra-typings';
+import { readReasons, readRunSummary } from '../../db/run-summary.ts';
+import { runWorkflowId } from '../../domain/ids.ts';
+import { CommandError, EXIT } from '../exit-codes.ts';
+import { bold, table } from '../output.ts';
+import { formatReasons } from '../run-report.ts';
+import { parseRun, withSession, type Shell } from '../shell.ts';
+import { describeAmount } from '../../domain/money-text.ts';
+
+export function registerStatus(program: Command, shell: Shell): void {
+  program
+    .command('status')
+    .description('show how a period stands, from the database')
+    .argument('<period>', 'the billing period')
+    .option('--namespace <name>', 'what is billed', 'base')
+    .option('--json', 'print the result as one JSON object on the last line')
+    .action(async (period, options) => {
+      const run = parseRun(period, options.namespace);
+      await withSession(shell, { needs: {}, json: options.json === true }, async (session) => {
+        const { db } = session.platform.database;
+        const summary = await readRunSummary(db, run);
+        if (summary === null) {
+          throw new CommandError(
+            EXIT.failed,
+            `${run.period} (${run.namespace}) was never planned here: start it with "chargeonce run ${run.period}"`,
+          );
+        }
+        const reasons = await readReasons(db, run);
+        const { output } = session;
+        output.result({ ...run, ...summary, ...summary.counts, reasons, workflowId: runWorkflowId(run) });
+        output.line(`${bold(runWorkflowId(run))} is ${summary.state}, planned ${summary.plannedAt.toISOString()}`);
+        output.line(
+          table(
+            ['what', 'customers'],
+            [
+              ...Object.entries(summary.counts),
+              ['in progress', summary.inProgress],
+              ['in review', summary.inReview],
+              ['not claimed yet', summary.unclaimed],
+              ['all', summary.customers],
+            ],
+          ),
+        );
+        const money = Object.entries(summary.expectedMinorByCurrency).map(([currency, expected]) => [
+          currency.toUpperCase(),
+          describeAmount(summary.chargedMinorByCurrency[currency] ?? 0, currency),
+          describeAmount(expected, currency),
+        ]);
+        if (money.length > 0) output.line(table(['currency', 'charged', 'expected'], money));
+        if (reasons.length > 0) output.line(formatReasons(reasons));
+      });
+    });
+}

@@ -1,0 +1,37 @@
+import type { Command } from '@commander-js/extra-typings';
+import { startWorker } from '../../worker.ts';
+import { installTelemetry } from '../../telemetry.ts';
+import { processOutput } from '../output.ts';
+import { WORKER_READY_LINE } from '../parts.ts';
+import { untilInterrupted, withSession, type Shell } from '../shell.ts';
+
+export function registerWorker(program: Command, shell: Shell): void {
+  program
+    .command('worker')
+    .description('run a worker (workflows, claims, charges) until Ctrl-C; charges in flight finish')
+    .option('--json', 'print the state as JSON lines')
+    .action(async (options) => {
+      const json = options.json === true;
+      const needs = { temporal: true, stripe: true };
+      await withSession(shell, { needs, json }, async ({ config, platform }) => {
+        const { temporal, stripe } = platform;
+        if (temporal === null || stripe === null) throw new Error('a worker needs Temporal and Stripe');
+        const logger = installTelemetry({ level: config.LOG_LEVEL, metricsPort: config.METRICS_PORT });
+        const worker = await startWorker({
+          databaseUrl: platform.databaseUrl,
+          temporal,
+          stripe,
+          mode: config.mode,
+          chargesPerSecond: config.CHARGES_PER_SECOND,
+          reconcilePausesMs: config.RECONCILE_PAUSES,
+          maxCachedWorkflows: config.MAX_CACHED_WORKFLOWS,
+          onDatabaseError: (error) => logger.warn({ err: error }, 'a database connection broke'),
+        });
+        const output = processOutput(json);
+        output.line(`${WORKER_READY_LINE} (pid ${process.pid}, ${config.mode} mode)`);
+        output.result({ ready: true, pid: process.pid, mode: config.mode });
+        await Promise.race([worker.stopped, untilInterrupted(shell)]);
+        await worker.shutdown();
+      });
+    });
+}

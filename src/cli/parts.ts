@@ -1,0 +1,73 @@
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Config } from '../config.ts';
+import type { ProcessRequest } from '../embedded/stack.ts';
+import type { Platform } from './platform.ts';
+
+const CLI = fileURLToPath(new URL('../cli.ts', import.meta.url));
+
+/** The line a worker prints when it polls; its part is ready then. */
+export const WORKER_READY_LINE = 'chargeonce worker is ready';
+
+/** The Stripe simulator as a part of the embedded stack, its state below the home. */
+export function simulatorPart(config: Config, extraArgs: readonly string[]): ProcessRequest {
+  const stateDir = path.resolve(config.CHARGEONCE_HOME, 'simulator');
+  return {
+    kind: 'process',
+    name: 'simulator',
+    label: 'the Stripe simulator',
+    command: process.execPath,
+    args: [CLI, 'simulator', '--port', '{{port}}', '--state-dir', stateDir, ...extraArgs],
+    env: {},
+    ...(config.SIMULATOR_PORT === undefined ? { preferredPort: 12_111 } : { port: config.SIMULATOR_PORT }),
+    url: 'http://127.0.0.1:{{port}}',
+    ready: { kind: 'http', url: 'http://127.0.0.1:{{port}}/_sim/health' },
+  };
+}
+
+/** A worker as a part: configured by variables, as anybody would start one. */
+export function workerPart(from: {
+  platform: Platform;
+  env: NodeJS.ProcessEnv;
+  extra: Readonly<Record<string, string>>;
+}): ProcessRequest {
+  const { platform } = from;
+  return {
+    kind: 'process',
+    name: 'worker',
+    label: 'the worker',
+    command: process.execPath,
+    args: [CLI, 'worker'],
+    env: { ...workerEnv(platform, from.env), ...from.extra },
+    ready: { kind: 'stdout-line', pattern: WORKER_READY_LINE, timeoutMs: 60_000 },
+    // Above the grace in which a stopping worker finishes its charges.
+    stopTimeoutMs: 45_000,
+  };
+}
+
+/** Variables of ours that a worker reads besides the addresses of its parts. */
+const PASSED_ON = ['CHARGES_PER_SECOND', 'RECONCILE_PAUSES', 'BILLING_ZONE', 'MAX_CACHED_WORKFLOWS', 'LOG_LEVEL', 'STRIPE_ACCOUNT_ID', 'STRIPE_TIMEOUT_MS'] as const; // prettier-ignore
+
+function workerEnv(platform: Platform, env: NodeJS.ProcessEnv): Record<string, string> {
+  const { config, stripe } = platform;
+  const passed: Record<string, string> = {
+    DATABASE_URL: platform.databaseUrl.reveal(),
+    CHARGEONCE_MODE: config.mode,
+  };
+  for (const name of PASSED_ON) {
+    const value = env[name];
+    if (value !== undefined && value !== '') passed[name] = value;
+  }
+  if (stripe !== null) passed['STRIPE_API_KEY'] = stripe.apiKey.reveal();
+  if (stripe?.apiBase !== undefined) passed['STRIPE_API_BASE'] = stripe.apiBase;
+  const embedded = platform.lease?.endpoints.temporalAddress;
+  if (embedded !== undefined) {
+    // No profile on disk may add its own TLS or namespace to the embedded server's address.
+    return { ...passed, TEMPORAL_ADDRESS: embedded, TEMPORAL_NAMESPACE: 'default', TEMPORAL_CONFIG_FILE: '/dev/null' };
+  }
+  // A configured Temporal is found as we found it.
+  for (const [name, value] of Object.entries(env)) {
+    if (name.startsWith('TEMPORAL_') && value !== undefined) passed[name] = value;
+  }
+  return passed;
+}

@@ -1,0 +1,258 @@
+import { fileURLToPath } from 'node:url';
+import { loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
+import type { NativeConnectionOptions } from '@temporalio/worker';
+import { RunClient } from '../client.ts';
+import type { Config } from '../config.ts';
+import { openDatabase, type Database } from '../db/database.ts';
+import { migrate, pendingMigrations } from '../db/migrate.ts';
+import { leaseStack, type PartRequest, type StackLease } from '../embedded/stack.ts';
+import { Secret } from '../secret.ts';
+import type { StripeAccess } from '../worker.ts';
+import { CommandError, EXIT } from './exit-codes.ts';
+import { hasPollers } from './pollers.ts';
+import { simulatorPart, workerPart } from './parts.ts';
+
+/** The parts a command works with. What is neither configured nor running is brought up for its duration. */
+export interface Needs {
+  readonly temporal?: boolean;
+  readonly stripe?: boolean;
+  readonly worker?: boolean;
+}
+
+export interface TemporalAccess {
+  /** fits the client's connection and the worker's */
+  readonly connection: NativeConnectionOptions;
+  readonly namespace: string;
+}
+
+/** A command's world: addresses of all parts it asked for, and connections that {@link close} ends. */
+export interface Platform {
+  readonly config: Config;
+  readonly databaseUrl: Secret;
+  readonly database: Database;
+  readonly temporal: TemporalAccess | null;
+  readonly stripe: StripeAccess | null;
+  readonly temporalUiUrl: string | null;
+  readonly simulatorUrl: string | null;
+  readonly lease: StackLease | null;
+  /** A client to Temporal, connected at the first call. */
+  client(): Promise<RunClient>;
+  close(): Promise<void>;
+}
+
+export interface PlatformOptions {
+  readonly config: Config;
+  /** the process's environment: Temporal's own variables, and what embedded parts inherit */
+  readonly env: NodeJS.ProcessEnv;
+  readonly needs: Needs;
+  readonly note: (message: string) => void;
+  /** environment for an embedded worker beyond the configuration's own */
+  readonly workerEnv?: Readonly<Record<string, string>>;
+  /** flags of an embedded simulator */
+  readonly simulatorArgs?: readonly string[];
+  /** nothing configured is used, not even a Temporal profile on disk: for the demo and the bench */
+  readonly embeddedOnly?: boolean;
+}
+
+export const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
+
+/** Brings up what the command needs and connects to it. On failure everything is given back. */
+export async function openPlatform(options: PlatformOptions): Promise<Platform> {
+  const { config, needs } = options;
+  const undo: (() => Promise<void>)[] = [];
+  try {
+    const profile = options.embeddedOnly === true ? null : temporalAccess(options.env);
+    const lease = await leaseParts(options, baseParts(options, profile));
+    if (lease !== null) undo.push(() => lease.release());
+    const databaseUrl = config.DATABASE_URL ?? new Secret(endpoint(lease, 'databaseUrl'));
+    await prepareSchema(databaseUrl, config.DATABASE_URL === undefined, options.note);
+    const database = openDatabase({
+      url: databaseUrl.reveal(),
+      applicationName: 'chargeonce cli',
+      poolSize: 4,
+      onError: () => {},
+    });
+    undo.push(database.close);
+    const temporal = needs.temporal === true ? (profile ?? embeddedTemporal(lease)) : null;
+    const stripe = needs.stripe === true || needs.worker === true ? stripeAccess(config, lease) : null;
+    let connected: Promise<RunClient> | null = null;
+    const platform: Platform = {
+      config,
+      databaseUrl,
+      database,
+      temporal,
+      stripe,
+      temporalUiUrl: lease?.endpoints.temporalUiUrl ?? null,
+      simulatorUrl: lease?.endpoints.simulatorUrl ?? null,
+      lease,
+      client: () => (connected ??= connect(temporal)),
+      async close() {
+        if (connected !== null) await connected.then((client) => client.close()).catch(() => {});
+        await giveBack(undo);
+      },
+    };
+    if (needs.worker === true) await ensureWorker(platform, options, profile !== null);
+    return platform;
+  } catch (error) {
+    await giveBack(undo);
+    throw error;
+  }
+}
+
+/** Temporal's standard profile and variables, or null when none names an address. */
+export function temporalAccess(env: NodeJS.ProcessEnv): TemporalAccess | null {
+  const profile = loadClientConfigProfile({ overrideEnvVars: definedOnly(env) });
+  if (profile.address === undefined) return null;
+  const { connectionOptions, namespace } = toClientOptions(profile);
+  return { connection: connectionOptions, namespace: namespace ?? 'default' };
+}
+
+function definedOnly(env: NodeJS.ProcessEnv): Record<string, string> {
+  const defined: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env)) if (value !== undefined) defined[name] = value;
+  return defined;
+}
+
+function baseParts(options: PlatformOptions, profile: TemporalAccess | null): PartRequest[] {
+  const { config, needs } = options;
+  const parts: PartRequest[] = [];
+  if (config.DATABASE_URL === undefined) {
+    parts.push({ kind: 'postgres', ...port('port', config.POSTGRES_PORT) });
+  }
+  if (needs.temporal === true && profile === null) {
+    parts.push({
+      kind: 'temporal',
+      ...port('port', config.TEMPORAL_PORT),
+      ...port('uiPort', config.TEMPORAL_UI_PORT),
+    });
+  }
+  if ((needs.stripe === true || needs.worker === true) && config.STRIPE_API_KEY === undefined) {
+    parts.push(simulatorPart(config, options.simulatorArgs ?? []));
+  }
+  return parts;
+}
+
+function port<Name extends string>(name: Name, value: number | undefined): Partial<Record<Name, number>> {
+  return value === undefined ? {} : ({ [name]: value } as Partial<Record<Name, number>>);
+}
+
+async function leaseParts(
+  options: PlatformOptions,
+  parts: readonly PartRequest[],
+): Promise<StackLease | null> {
+  if (parts.length === 0 && options.needs.worker !== true) return null;
+  try {
+    return await leaseStack({
+      home: options.config.CHARGEONCE_HOME,
+      cacheDir: options.config.CHARGEONCE_CACHE,
+      temporalCliPath: options.config.TEMPORAL_CLI_PATH,
+      sources: options.config.TEMPORAL_SOURCES,
+      env: options.env,
+      parts,
+      onProgress: options.note,
+      onPart: (event) => options.note(event.message),
+    });
+  } catch (error) {
+    const said = error instanceof Error ? error.message : String(error);
+    throw new CommandError(EXIT.unavailable, said, error);
+  }
+}
+
+function endpoint(lease: StackLease | null, name: 'databaseUrl' | 'temporalAddress'): string {
+  const value = lease?.endpoints[name];
+  if (value === undefined) throw new Error(`the embedded stack gave no ${name}`);
+  return value;
+}
+
+function embeddedTemporal(lease: StackLease | null): TemporalAccess {
+  return { connection: { address: endpoint(lease, 'temporalAddress') }, namespace: 'default' };
+}
+
+/** The key of the built-in simulator: it accepts any, and this one says what it is. */
+const SIMULATOR_KEY = 'sk_test_chargeonce_simulator';
+
+function stripeAccess(config: Config, lease: StackLease | null): StripeAccess {
+  const timeoutMs = config.STRIPE_TIMEOUT_MS;
+  if (config.STRIPE_API_KEY !== undefined) {
+    return {
+      apiKey: config.STRIPE_API_KEY,
+      apiBase: config.STRIPE_API_BASE,
+      accountId: config.STRIPE_ACCOUNT_ID,
+      timeoutMs,
+    };
+  }
+  const apiBase = lease?.endpoints.simulatorUrl;
+  if (apiBase === undefined) throw new Error('the embedded stack gave no simulator');
+  return { apiKey: new Secret(SIMULATOR_KEY), apiBase, timeoutMs };
+}
+
+/** Our own database is always brought up to date; a configured one only by `chargeonce setup`. */
+async function prepareSchema(
+  url: Secret,
+  embedded: boolean,
+  note: (message: string) => void,
+): Promise<void> {
+  try {
+    if (embedded) {
+      const applied = await migrate(url.reveal());
+      if (applied.length > 0) note(`database: ${applied.length} migrations applied`);
+      return;
+    }
+    const pending = await pendingMigrations(url.reveal());
+    if (pending.length === 0) return;
+    throw new CommandError(
+      EXIT.unavailable,
+      `the database lacks ${pending.length} migrations (${pending.join(', ')}): run "chargeonce setup" first`,
+    );
+  } catch (error) {
+    if (error instanceof CommandError) throw error;
+    const { host } = new URL(url.reveal());
+    const said = error instanceof Error ? error.message || error.name : String(error);
+    throw new CommandError(
+      EXIT.unavailable,
+      `PostgreSQL at ${host} cannot be used: ${said}. Check DATABASE_URL, or unset it for the embedded one`,
+      error,
+    );
+  }
+}
+
+async function connect(temporal: TemporalAccess | null): Promise<RunClient> {
+  if (temporal === null) throw new Error('this command did not ask for Temporal');
+  try {
+    return await RunClient.connect(temporal);
+  } catch (error) {
+    const said = error instanceof Error ? error.message : String(error);
+    throw new CommandError(
+      EXIT.unavailable,
+      `Temporal at ${temporal.connection.address ?? 'the configured address'} cannot be reached: ${said}. ` +
+        'Check TEMPORAL_ADDRESS or the profile, or unset it for the embedded server',
+      error,
+    );
+  }
+}
+
+/**
+ * Starts an embedded worker unless somebody already polls a configured Temporal. On the embedded
+ * server the worker is a shared part like the others.
+ */
+async function ensureWorker(
+  platform: Platform,
+  options: PlatformOptions,
+  configured: boolean,
+): Promise<void> {
+  const { lease, temporal, stripe } = platform;
+  if (lease === null || temporal === null || stripe === null) return;
+  if (configured && (await hasPollers(await platform.client()))) return;
+  if (configured) options.note('no worker polls the task queues: one runs here until this command ends');
+  try {
+    await lease.ensure([workerPart({ platform, env: options.env, extra: options.workerEnv ?? {} })]);
+  } catch (error) {
+    const said = error instanceof Error ? error.message : String(error);
+    throw new CommandError(EXIT.unavailable, said, error);
+  }
+}
+
+async function giveBack(undo: readonly (() => Promise<void>)[]): Promise<void> {
+  for (const step of [...undo].reverse()) await step().catch(() => {});
+}
+

@@ -1,0 +1,57 @@
+import { DefaultLogger, Runtime, type LogEntry, type LogLevel } from '@temporalio/worker';
+import pino, { type Logger } from 'pino';
+
+export interface TelemetryOptions {
+  readonly level: 'debug' | 'info' | 'warn' | 'error';
+  /** serves Temporal's and our own metrics to Prometheus on loopback; none when not set */
+  readonly metricsPort?: number | undefined;
+}
+
+/** What secrets look like; nothing that does may reach a log. */
+const SECRETS = /\b(?:[rs]k_(?:test|live)|whsec|vk)_[A-Za-z0-9_]+/g;
+
+/**
+ * Routes the SDK's logs through pino to stderr, redacted, and opens the metrics endpoint. Once per
+ * process, before the first connection.
+ */
+export function installTelemetry(options: TelemetryOptions): Logger {
+  const logger = pino(
+    {
+      level: options.level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      hooks: {
+        streamWrite: (line: string) => line.replace(SECRETS, '[redacted]'),
+      },
+    },
+    pino.destination({ dest: 2, sync: false }),
+  );
+  const level = options.level.toUpperCase() as LogLevel;
+  Runtime.install({
+    logger: new DefaultLogger(level, (entry) => forward(logger, entry)),
+    ...(options.metricsPort === undefined
+      ? {}
+      : {
+          telemetryOptions: {
+            metrics: { prometheus: { bindAddress: `127.0.0.1:${options.metricsPort}` } },
+          },
+        }),
+  });
+  return logger;
+}
+
+function forward(logger: Logger, entry: LogEntry): void {
+  const level = entry.level.toLowerCase();
+  const fields = { ...entry.meta };
+  switch (level) {
+    case 'trace':
+    case 'debug':
+    case 'info':
+    case 'warn':
+    case 'error':
+      logger[level](fields, entry.message);
+      return;
+    default:
+      logger.info(fields, entry.message);
+  }
+}
