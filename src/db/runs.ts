@@ -4,6 +4,7 @@ import type { RunRef } from '../domain/ids.ts';
 import { writeAuditEntry } from './audit-log.ts';
 import type { Db } from './database.ts';
 import type { RunState } from './schema.ts';
+import { SERIALIZATION_FAILURE, sqlstateOf } from './sqlstate.ts';
 
 export type { RunState };
 
@@ -38,13 +39,18 @@ export async function readRun(db: Db, run: RunRef): Promise<PlannedRun | null> {
 export async function planRun(db: Db, run: RunRef, plannedBy: string): Promise<PlannedRun> {
   const planned = await readRun(db, run);
   if (planned !== null) return planned;
-  await db
-    .transaction()
-    .setIsolationLevel('repeatable read')
-    .execute(async (trx) => {
-      await sql`SET LOCAL statement_timeout = ${sql.lit(PLAN_STATEMENT_TIMEOUT)}`.execute(trx);
-      await insertPlan(trx, run, plannedBy);
-    });
+  try {
+    await db
+      .transaction()
+      .setIsolationLevel('repeatable read')
+      .execute(async (trx) => {
+        await sql`SET LOCAL statement_timeout = ${sql.lit(PLAN_STATEMENT_TIMEOUT)}`.execute(trx);
+        await insertPlan(trx, run, plannedBy);
+      });
+  } catch (error) {
+    // Our snapshot is older than the plan of whoever was faster: that plan stands.
+    if (sqlstateOf(error) !== SERIALIZATION_FAILURE) throw error;
+  }
   const stored = await readRun(db, run);
   if (stored === null) throw new Error(`the plan of ${run.period} was not stored`);
   return stored;

@@ -1,6 +1,10 @@
+import { NoResultError } from 'kysely';
+
+export const SERIALIZATION_FAILURE = '40001';
+
 /** SQLSTATEs we decide on, by name (postgresql.org/docs/current/errcodes-appendix.html). */
 const RETRYABLE: Readonly<Record<string, string>> = {
-  '40001': 'serialization_failure: another transaction won; the same statement may succeed now',
+  [SERIALIZATION_FAILURE]: 'serialization_failure: another transaction won; the same statement may succeed now',
   '40P01': 'deadlock_detected: this transaction was the one given up',
   '53000': 'insufficient_resources',
   '53100': 'disk_full: nothing was written; goes on when there is room',
@@ -15,8 +19,12 @@ const RETRYABLE: Readonly<Record<string, string>> = {
   '25P03': 'idle_in_transaction_session_timeout',
 };
 
+const OURS = [TypeError, RangeError, ReferenceError, SyntaxError, NoResultError];
+
 /** True when the same statement may succeed later: lost connections and the states above. */
 export function isRetryable(error: unknown): boolean {
+  // A slip in our own code, or a number that does not fit: the next try brings the same.
+  if (OURS.some((kind) => error instanceof kind)) return false;
   const code = sqlstateOf(error);
   // No SQLSTATE: the socket broke or the pool had no connection in time.
   if (code === null) return true;
@@ -27,5 +35,6 @@ export function isRetryable(error: unknown): boolean {
 /** The SQLSTATE of a Postgres error, or null for anything else. */
 export function sqlstateOf(error: unknown): string | null {
   if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return null;
-  return /^[0-9A-Z]{5}$/.test(error.code) ? error.code : null;
+  // Its class starts with a digit, F, H, P or X; never with E, as Node's EPIPE and EPERM do.
+  return /^[0-9FHPX][0-9A-Z]{4}$/.test(error.code) ? error.code : null;
 }
