@@ -1,6 +1,7 @@
 import { ApplicationFailure } from '@temporalio/common';
 import { isRetryable } from '../db/sqlstate.ts';
 import { EnvironmentMismatch } from '../db/environment.ts';
+import { RequestIdReused } from '../db/reruns.ts';
 import { NoCustomers } from '../db/runs.ts';
 import { FAILURES, type FailureType } from '../domain/failures.ts';
 import { IdempotencyKeyMissing } from '../payments/key-guard.ts';
@@ -33,6 +34,7 @@ function toFailure(error: unknown): ApplicationFailure {
   if (error instanceof ApplicationFailure) return error;
   const cause = error instanceof Error ? error : new Error(String(error));
   if (cause instanceof NoCustomers) return stop(FAILURES.noCustomers, cause.message, cause);
+  if (cause instanceof RequestIdReused) return stop(FAILURES.invalidMessage, cause.message, cause);
   if (cause instanceof IdempotencyKeyMissing) return stop(FAILURES.keyMissing, cause.message, cause);
   if (cause instanceof EnvironmentMismatch) return stop(FAILURES.environmentMismatch, cause.message, cause);
   if (isRetryable(cause)) {

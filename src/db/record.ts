@@ -33,18 +33,21 @@ export async function recordOutcome(
   const generationCharge = result.outcome === 'declined' ? result.declinedChargeId : (charged?.chargeId ?? null); // prettier-ignore
   // blocked keeps its generation open for the same key; indeterminate is not an answer.
   const closes = result.outcome !== 'indeterminate' && result.outcome !== 'blocked';
+  // What a person looks at is settled by an answer of Stripe's, and by nothing less.
+  const settles = result.outcome === 'charged' || result.outcome === 'declined';
   const { rows } = await sql<{ written: boolean }>`
     WITH slot AS (
       UPDATE billing_charges SET state = ${result.outcome}::slot_state, charge_id = ${charged?.chargeId ?? null},
         payment_intent_id = coalesce(payment_intent_id, ${intent}), reason = ${reason}, advice = ${advice},
         settled_at = CASE WHEN ${closes} THEN now() END, updated_at = now()
       WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
-        AND generation = ${outcome.generation} AND state IN ('claimed', 'sent', 'indeterminate', 'in_review')
-      RETURNING namespace, period, customer_id, idempotency_key
+        AND generation = ${outcome.generation}
+        AND (state IN ('claimed', 'sent', 'indeterminate') OR (state = 'in_review' AND ${settles}))
+      RETURNING namespace, period, customer_id, payment_intent_id
     ), generation AS (
       UPDATE charge_generations g SET finished_at = now(),
         outcome = CASE
-          WHEN g.operation = 'create' AND ${result.outcome} IN ('charged', 'declined') THEN 'created'
+          WHEN g.operation = 'create' AND slot.payment_intent_id IS NOT NULL THEN 'created'
           WHEN g.first_sent_at IS NULL AND ${charged === null} THEN 'absent'
           ELSE ${result.outcome} END::generation_outcome,
         reason = ${reason},

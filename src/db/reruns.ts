@@ -22,6 +22,11 @@ export type FreezeNext = (slot: {
   readonly description: string | null;
 }) => NextGeneration;
 
+/** The request id belongs to another order, whose answer would be wrong for this one. */
+export class RequestIdReused extends Error {
+  override readonly name = 'RequestIdReused';
+}
+
 /**
  * Answers an operator's rerun and, when accepted, opens the next generation, all in one transaction
  * under the slot's row lock. The same request id again gets the same answer and changes nothing.
@@ -32,7 +37,7 @@ export async function acceptRerun(
   freezeNext: FreezeNext,
 ): Promise<RerunAnswer> {
   return db.transaction().execute(async (trx) => {
-    const seen = await readAnswer(trx, order.requestId);
+    const seen = await readAnswer(trx, order);
     if (seen !== null) return seen;
     const slot = await lockSlot(trx, order);
     const answer = await decide(trx, { order, slot, freezeNext });
@@ -51,7 +56,7 @@ export async function acceptRerun(
       .returning('answer')
       .executeTakeFirst();
     // The same order at the same moment for a customer without a slot: nothing to lock on.
-    if (stored === undefined) return (await readAnswer(trx, order.requestId)) ?? answer;
+    if (stored === undefined) return (await readAnswer(trx, order)) ?? answer;
     await writeAuditEntry(trx, {
       actor: order.operator,
       action: `rerun.${answer}`,
@@ -65,13 +70,23 @@ export async function acceptRerun(
   });
 }
 
-async function readAnswer(trx: Db, requestId: string): Promise<RerunAnswer | null> {
+async function readAnswer(trx: Db, order: RerunOrder): Promise<RerunAnswer | null> {
   const row = await trx
     .selectFrom('rerun_requests')
-    .select('answer')
-    .where('request_id', '=', requestId)
+    .select(['answer', 'namespace', 'period', 'customer_id'])
+    .where('request_id', '=', order.requestId)
     .executeTakeFirst();
-  return row === undefined ? null : (row.answer as RerunAnswer);
+  if (row === undefined) return null;
+  const same =
+    row.namespace === order.namespace &&
+    row.period === order.period &&
+    row.customer_id === order.customerId;
+  if (!same) {
+    throw new RequestIdReused(
+      `request id ${order.requestId} was used for ${row.customer_id} in ${row.period}: give every order its own id`,
+    );
+  }
+  return row.answer as RerunAnswer;
 }
 
 interface LockedSlot {
@@ -127,7 +142,10 @@ async function decide(
     // Not claimed yet, or claimed and not answered: the same key goes on. A resume, not a generation.
     case null:
     case 'claimed':
+      return 'accepted';
+    // The cap refused it: taken up again under the same key, which may have been sent before.
     case 'blocked':
+      await unblock(trx, order);
       return 'accepted';
     case 'charged':
       return 'alreadyCharged';
@@ -147,6 +165,17 @@ async function decide(
     default:
       return assertNever(state);
   }
+}
+
+async function unblock(trx: Db, slot: SlotRef): Promise<void> {
+  await trx
+    .updateTable('billing_charges')
+    .set({ state: 'sent', reason: null, advice: null, settled_at: null, updated_at: sql`now()` })
+    .where('namespace', '=', slot.namespace)
+    .where('period', '=', slot.period)
+    .where('customer_id', '=', slot.customerId)
+    .where('state', '=', 'blocked')
+    .execute();
 }
 
 async function openGeneration(
