@@ -104,7 +104,10 @@ async function createThenConfirm(charging: Charging): Promise<ChargeResult> {
     frozenSend(charging, facts.create.key, { started, attempt }),
   );
   await deps.crashPoint('afterCreateReply');
-  if (reply.kind !== 'intent') return readRefusedSend(charging, reply, { unresolvedBefore: facts.create.sentBefore });
+  if (reply.kind !== 'intent') {
+    const unresolvedBefore = facts.create.sentBefore || wasResent(reply, attempt);
+    return readRefusedSend(charging, reply, { unresolvedBefore });
+  }
   const mismatch = mismatchOf(facts, reply.intent);
   if (mismatch !== null) return result(charging, indeterminate(mismatch), reply.answer);
   return keepThenConfirm(charging, reply.intent, reply.answer);
@@ -148,7 +151,8 @@ async function confirm(
   await deps.crashPoint('afterConfirmReply');
   const confirmed: Charging = { ...charging, facts: { ...facts, paymentIntentId } };
   if (reply.kind !== 'intent') {
-    return readRefusedSend(confirmed, reply, { unresolvedBefore: facts.confirm.sentBefore });
+    const unresolvedBefore = facts.confirm.sentBefore || wasResent(reply, sending.attempt);
+    return readRefusedSend(confirmed, reply, { unresolvedBefore });
   }
   if (reply.intent.status === 'succeeded') {
     const reading = readIntent(confirmed.facts, reply.intent);
@@ -181,6 +185,11 @@ async function refusedToSend(charging: Charging): Promise<ChargeResult> {
   const known = settledBefore(facts, charging.facts.generation);
   if (known !== null) return known;
   return result(charging, indeterminate('key_older_than_23_h'), null);
+}
+
+/** The SDK's own resend was answered: what became of the first send is not known. */
+function wasResent(reply: SendReply, attempt: AttemptStart): boolean {
+  return reply.answer.attemptId !== attempt.attemptId;
 }
 
 /** A refusal or a lost reply → outcome, or "try again" when the same key can still bring the answer. */

@@ -1,6 +1,7 @@
 import type { ChargeOutcome } from '../domain/charge.ts';
 import type { ChargeFacts } from '../db/sends.ts';
 import { declineAdvice } from '../payments/classify.ts';
+import { METADATA } from '../payments/frozen-request.ts';
 import type { PaymentIntentFacts } from '../payments/gateway.ts';
 
 /** What a PaymentIntent, as Stripe shows it now, says about the current generation of its slot. */
@@ -67,6 +68,15 @@ function readRefusedIntent(facts: ChargeFacts, intent: PaymentIntentFacts): Inte
 
 /** Why this PaymentIntent is not the one we asked for (swapped replies, wrong host), or null. */
 export function mismatchOf(facts: ChargeFacts, intent: PaymentIntentFacts): string | null {
+  const { slot } = facts;
+  const marked = (name: keyof typeof METADATA, value: string) => intent.metadata[METADATA[name]] === value;
+  if (
+    !marked('namespace', slot.namespace) ||
+    !marked('customer', slot.customerId) ||
+    !marked('period', slot.period)
+  ) {
+    return 'reply_for_another_slot';
+  }
   if (intent.customer !== facts.stripeCustomerId) return 'reply_for_another_customer';
   if (intent.amountMinor !== facts.amountMinor) return 'reply_with_another_amount';
   if (intent.currency !== facts.currency) return 'reply_in_another_currency';

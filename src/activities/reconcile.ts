@@ -21,7 +21,9 @@ export async function reconcile(deps: ActivityDeps, order: ChargeOrder): Promise
   const facts = await readFacts(deps, order);
   const known = settledBefore(facts, order.generation);
   if (known !== null) return { kind: 'settled', charge: known };
-  if (!facts.create.sentBefore) return { kind: 'resumable', generation: facts.generation };
+  if (facts.paymentIntentId === null && !facts.create.sentBefore) {
+    return { kind: 'resumable', generation: facts.generation };
+  }
   try {
     if (facts.paymentIntentId !== null) {
       return answerFor(facts, await deps.gateway.retrievePaymentIntent(facts.paymentIntentId));

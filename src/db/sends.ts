@@ -21,6 +21,7 @@ export interface GenerationFacts {
 
 /** A slot with what is needed to send or to look up its current generation. */
 export interface ChargeFacts {
+  readonly slot: SlotRef;
   readonly state: SlotState;
   readonly generation: number;
   readonly paymentIntentId: string | null;
@@ -60,7 +61,7 @@ export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFact
     db,
   );
   const row = rows[0];
-  return row === undefined ? null : toFacts(row);
+  return row === undefined ? null : toFacts(slot, row);
 }
 
 interface FactsRow {
@@ -83,8 +84,9 @@ interface FactsRow {
   earlier_charges: string[];
 }
 
-function toFacts(row: FactsRow): ChargeFacts {
+function toFacts(slot: SlotRef, row: FactsRow): ChargeFacts {
   return {
+    slot,
     state: row.state,
     generation: row.generation,
     paymentIntentId: row.payment_intent_id,

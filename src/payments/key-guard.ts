@@ -27,6 +27,9 @@ export interface SendInFlight {
 
 const ATTEMPT_HEADER = 'X-Attempt-Id';
 
+/** What Stripe takes as a key, and what survives an HTTP header: visible ASCII, no more than 255 of it. */
+const KEY_SHAPE = /^[\x21-\x7e]{1,255}$/;
+
 /** The SDK makes a random key per call when it is given none; to us that is no key at all. */
 const SDK_MADE_KEY = /^stripe-node-retry-/;
 
@@ -78,9 +81,9 @@ export class KeyGuardTransport extends Stripe.HttpClient {
     const [host, port, path, method, headers, data, protocol, timeout] = args;
     if (method !== 'POST') return this.#inner.makeRequest(...args);
     const key = headers['Idempotency-Key'];
-    if (typeof key !== 'string' || key === '' || SDK_MADE_KEY.test(key)) {
+    if (typeof key !== 'string' || !KEY_SHAPE.test(key) || SDK_MADE_KEY.test(key)) {
       throw new IdempotencyKeyMissing(
-        `refused to send POST ${path} without an Idempotency-Key: pass the stored key of the generation`,
+        `refused to send POST ${path} without a usable Idempotency-Key: pass the stored key of the generation`,
       );
     }
     const given = headers[ATTEMPT_HEADER];

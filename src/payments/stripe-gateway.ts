@@ -119,12 +119,14 @@ function readFailure(error: unknown, inFlight: SendInFlight): SendReply {
   if (guard !== null) throw guard;
   const answer = answerOf(inFlight);
   const status = inFlight.status;
-  // A status without a readable body: trust the status of an error, never that of a success.
   if (status === null || !(error instanceof Stripe.errors.StripeError)) {
     return { kind: 'lost', reason: answer.error ?? 'no_answer', answer };
   }
   const readable = error.statusCode !== undefined;
-  if (!readable && status < 400) return { kind: 'lost', reason: 'unreadable_reply', answer };
+  // Without a readable body only these statuses say enough: an unreadable 400 may be an
+  // idempotency_error, an unreadable 402 the vault's, an unreadable 200 anything.
+  const clear = status === 401 || status === 409 || status === 429 || status >= 500;
+  if (!readable && !clear) return { kind: 'lost', reason: 'unreadable_reply', answer };
   return { kind: 'refused', refusal: toRefusal({ error, status, readable, inFlight }), answer };
 }
 
