@@ -90,12 +90,12 @@ export class RunClient {
 
   /**
    * Orders a rerun and returns the run's answer. Works while the run is open and after it closed: the
-   * root is then started again under its own ID and only serves reruns. Sent twice with one request
+   * root is then started again under its own ID and serves this order and nobody else. Sent twice with one request
    * id: one answer, one rerun.
    */
   async rerunCustomer(request: RerunRequest): Promise<RerunAnswer> {
     const startOperation = new WithStartWorkflowOperation<typeof billingRun>('billingRun', {
-      ...startOptions(request, request.operator),
+      ...startOptions(request, request.operator, { onlyReruns: true }),
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',
       workflowIdConflictPolicy: 'USE_EXISTING',
     });
@@ -108,7 +108,7 @@ export class RunClient {
   /** The same order without waiting for an answer. */
   async signalRerun(request: RerunRequest): Promise<void> {
     await this.temporal.workflow.signalWithStart('billingRun', {
-      ...startOptions(request, request.operator),
+      ...startOptions(request, request.operator, { onlyReruns: true }),
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',
       signal: rerunCustomerSignal,
       signalArgs: [messageOf(request)],
@@ -131,8 +131,8 @@ export class RunClient {
   }
 }
 
-function startOptions(run: RunRef, startedBy: string) {
-  const input: RunInput = { namespace: run.namespace, period: run.period, startedBy };
+function startOptions(run: RunRef, startedBy: string, purpose: { onlyReruns?: true } = {}) {
+  const input: RunInput = { namespace: run.namespace, period: run.period, startedBy, ...purpose };
   return {
     workflowId: runWorkflowId(run),
     taskQueue: BILLING_TASK_QUEUE,

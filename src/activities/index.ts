@@ -15,7 +15,7 @@ import type { ActivityDeps } from './deps.ts';
 import { withFailures } from './errors.ts';
 import { reconcile } from './reconcile.ts';
 import { record, type RecordedOutcome } from './record.ts';
-import { decideRerun, listOpen, listShard, logOrder, move, plan, readTotals, type RunPlan, type RunTotals } from './run.ts';
+import { decideRerun, listOpen, listShard, logOrder, move, plan, readPlan, readTotals, type RunPlan, type RunTotals } from './run.ts';
 
 /** Well under the heartbeat time-out, so that one late beat does not count as a lost worker. */
 const HEARTBEAT_EVERY_MS = 2_500;
@@ -28,6 +28,7 @@ export function createBillingActivities(deps: ActivityDeps) {
       withFailures(() => record(deps, slot, charged)),
     planRun: (run: RunRef, plannedBy: string): Promise<RunPlan> =>
       withFailures(() => plan(deps, run, plannedBy)),
+    readPlan: (run: RunRef): Promise<RunPlan | null> => withFailures(() => readPlan(deps, run)),
     moveRun: (run: RunRef, state: RunState): Promise<void> =>
       withFailures(() => move(deps, run, state)),
     listShard: (run: RunRef, range: { after: number; upTo: number }): Promise<readonly ListedItem[]> =>

@@ -6,7 +6,7 @@ import { writeAuditEntry } from '../db/audit-log.ts';
 import { listOpenSlots } from '../db/open-slots.ts';
 import { acceptRerun } from '../db/reruns.ts';
 import { readRunSummary } from '../db/run-summary.ts';
-import { listItems, moveRun, planRun, type ListedItem, type RunState } from '../db/runs.ts';
+import { listItems, moveRun, planRun, readRun, type ListedItem, type RunState } from '../db/runs.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop } from './errors.ts';
 import { freezeGeneration } from './frozen.ts';
@@ -22,6 +22,12 @@ export interface RunPlan {
 export async function plan(deps: ActivityDeps, run: RunRef, plannedBy: string): Promise<RunPlan> {
   const planned = await planRun(deps.db, run, plannedBy);
   return { ...planned, reconcilePausesMs: deps.reconcilePausesMs };
+}
+
+/** The plan that stands, or null; plans nothing. */
+export async function readPlan(deps: ActivityDeps, run: RunRef): Promise<RunPlan | null> {
+  const planned = await readRun(deps.db, run);
+  return planned === null ? null : { ...planned, reconcilePausesMs: deps.reconcilePausesMs };
 }
 
 /** Moves the run's row along; a completed run stays completed. Twice: the second changes nothing. */

@@ -13,6 +13,8 @@ export const FAILURES = {
   invariantBroken: 'InvariantBroken',
   /** the run was asked for a period it has no plan for */
   runNotPlanned: 'RunNotPlanned',
+  /** a late order came for a run that was cut off; the run is to be started again first */
+  runInterrupted: 'RunInterrupted',
   /** no active customer is due anything */
   noCustomers: 'NoCustomers',
   /** database, Stripe account and mode do not belong together */

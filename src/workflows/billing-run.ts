@@ -1,27 +1,29 @@
 import {
   allHandlersFinished,
+  ApplicationFailure,
   condition,
   continueAsNew,
-  executeChild,
-  getExternalWorkflowHandle,
   setCurrentDetails,
-  sleep,
+  startChild,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { RunPlan, RunTotals } from '../activities/run.ts';
+import { FAILURES } from '../domain/failures.ts';
 import { settleWorkflowId, type RunRef } from '../domain/ids.ts';
 import { runNodes } from './billing-shard.ts';
 import { billingSettle } from './billing-settle.ts';
 import { describeCounts } from './counts-table.ts';
-import { shardModeSignal, type ShardMode } from './messages.ts';
-import { listOpen, moveRun, planRun, readTotals, START_AGAIN } from './policies.ts';
+import { listOpen, moveRun, planRun, readPlan, readTotals, START_AGAIN } from './policies.ts';
 import { RunState } from './run-state.ts';
 import { serveMessages } from './run-handlers.ts';
 import { runSearchAttributes } from './search-attributes.ts';
+import { runNode, tellNodes } from './start-child.ts';
 
 export interface RunInput extends RunRef {
   /** who asked for the run: a schedule's tick or an operator */
   readonly startedBy: string;
+  /** a late rerun started this: it serves orders, and charges nobody whom no order names */
+  readonly onlyReruns?: boolean;
 }
 
 /** Most reports a run gets from its shards, whatever its size: its own history stays small. */
@@ -31,24 +33,58 @@ const MIN_REPORT_EVERY = 50;
 /**
  * The billing run of a period: plan, charge through shards, settle what is unknown, close. Started
  * again after it completed, it charges nobody and only serves reruns; started again after a failure
- * or deletion, it goes through the plan again and the slots decide.
+ * or deletion, it goes through the plan again and the slots decide. Started by a late rerun, it never
+ * begins, resumes or un-stops a run.
  */
 export async function billingRun(input: RunInput): Promise<RunTotals> {
   const run: RunRef = { namespace: input.namespace, period: input.period };
   const state = new RunState(run);
-  serveMessages(state, { setShardMode: (mode) => tellShards(state, mode) });
-  const plan = await planRun(run, input.startedBy);
-  state.planned(plan.customerCount);
+  serveMessages(state, { setShardMode: (mode) => tellNodes(state.nodes, mode) });
+  const plan = await (input.onlyReruns === true ? readPlan(run) : planRun(run, input.startedBy));
+  if (plan !== null) state.planned(plan.customerCount);
+  if (plan === null || (input.onlyReruns === true && plan.state !== 'completed')) {
+    return serveOnly(state, plan);
+  }
   if (plan.state !== 'completed') await chargeAll(state, plan);
   await settle(state, plan);
-  await condition(() => state.idle() && allHandlersFinished());
-  // A rerun that was served meanwhile may have ended unknown: it is settled like the others.
-  while (state.takeUnsettled()) {
-    await settle(state, plan);
-    await condition(() => state.idle() && allHandlersFinished());
+  for (;;) {
+    await condition(() => quiet(state));
+    if (state.takeUnsettled()) {
+      // A rerun that was served meanwhile ended unknown: it is settled like the others.
+      await settle(state, plan);
+      continue;
+    }
+    const totals = await close(state);
+    // An order that came while the row was written is served first: a workflow that ends now drops it.
+    if (quiet(state) && !state.unsettled()) return totals;
+    await condition(() => quiet(state));
     if (workflowInfo().continueAsNewSuggested) await continueAsNew<typeof billingRun>(input);
   }
-  return close(state);
+}
+
+function quiet(state: RunState): boolean {
+  return state.idle() && allHandlersFinished();
+}
+
+/**
+ * Serves late orders of a run that was never planned, was stopped or was cut off. An order for one
+ * customer must not charge the others, so nothing else is touched. Ends as failed unless the run was
+ * stopped on purpose: so the period can still be started under its ID.
+ */
+async function serveOnly(state: RunState, plan: RunPlan | null): Promise<RunTotals> {
+  await condition(() => quiet(state));
+  if (plan?.state === 'stopped') {
+    const totals = await readTotals(state.run);
+    await condition(() => quiet(state));
+    return totals;
+  }
+  const { period } = state.run;
+  throw ApplicationFailure.nonRetryable(
+    plan === null
+      ? `${period} has not been billed yet, so there is nothing to run again: start the run first`
+      : `the run of ${period} was cut off while ${plan.state}: start it again, it goes on where it was`,
+    plan === null ? FAILURES.runNotPlanned : FAILURES.runInterrupted,
+  );
 }
 
 async function chargeAll(state: RunState, plan: RunPlan): Promise<void> {
@@ -58,37 +94,40 @@ async function chargeAll(state: RunState, plan: RunPlan): Promise<void> {
   await runNodes(
     { ...state.run, reportEvery },
     { after: 0, upTo: plan.customerCount },
-    {
-      mayStart: async () => {
-        await condition(() => state.mode !== 'paused');
-        return state.mode === 'running';
-      },
-      nodes: state.nodes,
-    },
+    { nodes: state.nodes, mode: () => state.mode },
   );
 }
 
 /** Rounds with growing pauses, until nothing is open or the pauses are used up; what is left stays unknown. */
 async function settle(state: RunState, plan: RunPlan): Promise<void> {
   for (const pauseMs of plan.reconcilePausesMs) {
-    if (state.mode === 'stopped') return;
+    if (state.stopped()) return;
     const open = await listOpen(state.run, { after: '', limit: 1 });
     if (open.length === 0) return;
     if (state.phase !== 'settling') {
       state.enter('settling');
       await moveRun(state.run, 'settling');
     }
-    await sleep(pauseMs);
+    // A pause lasts hours in the end: an order to stop does not wait for it.
+    await condition(() => state.stopped(), pauseMs);
     await condition(() => state.mode !== 'paused');
-    state.settleRound += 1;
-    await executeChild(billingSettle, {
-      workflowId: settleWorkflowId(state.run, String(state.settleRound)),
+    if (state.stopped()) return;
+    await settleRound(state);
+  }
+}
+
+async function settleRound(state: RunState): Promise<void> {
+  state.settleRound += 1;
+  const workflowId = settleWorkflowId(state.run, String(state.settleRound));
+  const start = () =>
+    startChild(billingSettle, {
+      workflowId,
       workflowIdReusePolicy: START_AGAIN,
-      args: [{ ...state.run, after: '' }],
+      args: [{ ...state.run, after: '', mode: state.mode }],
       staticSummary: `settle round ${state.settleRound} of ${state.run.period}`,
       typedSearchAttributes: runSearchAttributes(state.run),
     });
-  }
+  await runNode(workflowId, start, { nodes: state.nodes, mode: () => state.mode });
 }
 
 async function close(state: RunState): Promise<RunTotals> {
@@ -97,11 +136,4 @@ async function close(state: RunState): Promise<RunTotals> {
   state.enter('completed');
   setCurrentDetails(describeCounts(totals.counts));
   return totals;
-}
-
-/** Passes pause, resume or stop on to the shards under way. One that has just closed needs no telling. */
-async function tellShards(state: RunState, mode: ShardMode): Promise<void> {
-  await Promise.allSettled(
-    [...state.nodes].map((id) => getExternalWorkflowHandle(id).signal(shardModeSignal, mode)),
-  );
 }

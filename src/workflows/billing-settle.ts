@@ -1,5 +1,7 @@
 import { continueAsNew, workflowInfo } from '@temporalio/workflow';
 import type { RunRef } from '../domain/ids.ts';
+import type { ShardMode } from './messages.ts';
+import { NodeMode } from './node-mode.ts';
 import { listOpen, START_AGAIN } from './policies.ts';
 import { runCustomer } from './start-child.ts';
 import { runInWindow } from './window.ts';
@@ -7,6 +9,8 @@ import { runInWindow } from './window.ts';
 export interface SettleInput extends RunRef {
   /** goes on after this customer */
   readonly after: string;
+  /** what the run had ordered when this one began; running when absent */
+  readonly mode?: ShardMode;
 }
 
 /** Open slots read at once, and customers under way at once. */
@@ -15,24 +19,27 @@ const WINDOW = 25;
 
 /**
  * One settle round: every customer of the run whose outcome is open is attended to again, by
- * the customer's own workflow under its own ID. Reads before it sends; twice does no harm.
+ * the customer's own workflow under its own ID. Reads before it sends; twice does no harm. Paused and
+ * stopped like a shard.
  */
 export async function billingSettle(input: SettleInput): Promise<void> {
   const run = { namespace: input.namespace, period: input.period };
+  const state = new NodeMode(input.mode ?? 'running');
+  state.follow();
   let { after } = input;
   for (;;) {
     const page = await listOpen(run, { after, limit: PAGE });
-    const window = { size: WINDOW, mayStart: async () => true };
+    const window = { size: WINDOW, mayStart: () => state.mayStart() };
     await runInWindow(page, window, async (customerId) => {
       await runCustomer(
         { ...run, customerId },
         { workflowIdReusePolicy: START_AGAIN, summary: `${customerId} · ${run.period} · settle` },
       );
     });
-    if (page.length < PAGE) return;
+    if (page.length < PAGE || state.mode === 'stopped') return;
     after = page.at(-1) ?? after;
     if (workflowInfo().continueAsNewSuggested) {
-      await continueAsNew<typeof billingSettle>({ ...input, after });
+      await continueAsNew<typeof billingSettle>({ ...input, mode: state.mode, after });
     }
   }
 }

@@ -1,11 +1,11 @@
 import {
+  allHandlersFinished,
   condition,
   continueAsNew,
-  executeChild,
   getExternalWorkflowHandle,
   ParentClosePolicy,
   setCurrentDetails,
-  setHandler,
+  startChild,
   workflowInfo,
 } from '@temporalio/workflow';
 import { NO_OUTCOMES, type CustomerResult } from '../domain/charge.ts';
@@ -14,10 +14,11 @@ import { describeAmount } from '../domain/money-text.ts';
 import { countOutcome } from '../domain/outcome-counts.ts';
 import { isLeaf, shardNumber, splitRange, type PlanRange } from '../domain/shard-range.ts';
 import { describeCounts } from './counts-table.ts';
-import { shardModeSignal, shardReportSignal, type ShardMode } from './messages.ts';
+import { shardReportSignal, type ShardMode } from './messages.ts';
+import { NodeMode } from './node-mode.ts';
 import { BATCH_PRIORITY, listShard, START_ONCE } from './policies.ts';
 import { runSearchAttributes } from './search-attributes.ts';
-import { runCustomer } from './start-child.ts';
+import { runCustomer, runNode, tellNodes, type NodeControl } from './start-child.ts';
 import { runInWindow } from './window.ts';
 
 /** Customers under way in one shard: rate × latency of a charge, with room (24/s × 2 s). */
@@ -29,11 +30,8 @@ export interface ShardInput extends RunRef {
   readonly range: PlanRange;
   /** customers between two reports to the run: the run's history must stay small */
   readonly reportEvery: number;
-}
-
-/** Shared by leaf and group: the mode the run has set, and waiting for it. */
-interface ShardState {
-  mode: ShardMode;
+  /** what the run had ordered when this one began; running when absent */
+  readonly mode?: ShardMode;
 }
 
 /**
@@ -42,50 +40,41 @@ interface ShardState {
  * it goes through its range again; the slots decide.
  */
 export async function billingShard(input: ShardInput): Promise<void> {
-  const state: ShardState = { mode: 'running' };
+  const state = new NodeMode(input.mode ?? 'running');
   const nodes = new Set<string>();
-  setHandler(shardModeSignal, async (mode) => {
-    state.mode = mode;
-    await Promise.all([...nodes].map((id) => getExternalWorkflowHandle(id).signal(shardModeSignal, mode)));
-  });
+  state.follow((mode) => tellNodes(nodes, mode));
   if (isLeaf(input.range)) return chargeRange(input, state);
-  await runNodes(input, input.range, { mayStart: () => mayStart(state), nodes });
+  await runNodes(input, input.range, { nodes, mode: () => state.mode });
+  await condition(allHandlersFinished);
 }
 
-async function mayStart(state: ShardState): Promise<boolean> {
-  await condition(() => state.mode !== 'paused');
-  return state.mode === 'running';
-}
-
-/**
- * Runs the nodes below a range, a few at a time; used by the run and by groups. `nodes` holds the
- * workflow IDs under way, for whoever passes on a change of mode.
- */
+/** Runs the nodes below a range, a few at a time; used by the run and by groups. */
 export async function runNodes(
-  input: Omit<ShardInput, 'range'>,
+  input: Omit<ShardInput, 'range' | 'mode'>,
   range: PlanRange,
-  control: { readonly mayStart: () => Promise<boolean>; readonly nodes: Set<string> },
+  control: NodeControl,
 ): Promise<void> {
-  const window = { size: SHARD_WINDOW, mayStart: control.mayStart };
+  const { namespace, period, reportEvery } = input;
+  const window = {
+    size: SHARD_WINDOW,
+    mayStart: async () => {
+      await condition(() => control.mode() !== 'paused');
+      return control.mode() === 'running';
+    },
+  };
   await runInWindow(splitRange(range), window, async (below) => {
     const workflowId = nodeId(input, below);
-    control.nodes.add(workflowId);
-    try {
-      await executeChild(billingShard, {
+    const start = () =>
+      startChild(billingShard, {
         workflowId,
         workflowIdReusePolicy: START_ONCE,
         parentClosePolicy: ParentClosePolicy.TERMINATE,
-        args: [{ namespace: input.namespace, period: input.period, reportEvery: input.reportEvery, range: below }],
-        staticSummary: `customers ${below.after + 1} to ${below.upTo} of ${input.period}`,
+        args: [{ namespace, period, reportEvery, range: below, mode: control.mode() }],
+        staticSummary: `customers ${below.after + 1} to ${below.upTo} of ${period}`,
         typedSearchAttributes: runSearchAttributes(input),
         priority: BATCH_PRIORITY,
       });
-    } catch (error) {
-      if (isCancelled(error)) throw error;
-      // A shard that is there already or failed leaves open slots, which the settle rounds go through.
-    } finally {
-      control.nodes.delete(workflowId);
-    }
+    await runNode(workflowId, start, control);
   });
 }
 
@@ -94,11 +83,7 @@ function nodeId(run: RunRef, range: PlanRange): string {
   return groupWorkflowId(run, 1, shardNumber(range));
 }
 
-function isCancelled(error: unknown): boolean {
-  return error instanceof Error && error.name === 'CancelledFailure';
-}
-
-async function chargeRange(input: ShardInput, state: ShardState): Promise<void> {
+async function chargeRange(input: ShardInput, state: NodeMode): Promise<void> {
   const items = await listShard({ namespace: input.namespace, period: input.period }, input.range);
   const report = createReporter(input);
   let suggested = false;
@@ -106,7 +91,7 @@ async function chargeRange(input: ShardInput, state: ShardState): Promise<void> 
     size: CUSTOMER_WINDOW,
     mayStart: async () => {
       suggested = workflowInfo().continueAsNewSuggested;
-      return !suggested && (await mayStart(state));
+      return !suggested && (await state.mayStart());
     },
   };
   const started = await runInWindow(items, window, async (item) => {
@@ -122,9 +107,10 @@ async function chargeRange(input: ShardInput, state: ShardState): Promise<void> 
   });
   await report.flush();
   // A guard only: a full shard ends near half of what the server suggests. Nobody is under way here.
-  if (suggested && started < items.length) {
+  if (suggested && started < items.length && state.mode !== 'stopped') {
     const after = input.range.after + started;
-    await continueAsNew<typeof billingShard>({ ...input, range: { ...input.range, after } });
+    // The mode goes along, or a paused shard would go on by itself.
+    await continueAsNew<typeof billingShard>({ ...input, mode: state.mode, range: { ...input.range, after } });
   }
 }
 

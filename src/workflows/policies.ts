@@ -26,7 +26,7 @@ export const { claimSlot, record, decideRerun } = proxyLocalActivities<BillingAc
 });
 
 /** Planning and lists: Postgres only, and too slow for a local activity at 100,000 customers. */
-export const { planRun, moveRun, listShard, listOpen, readTotals, logOrder } =
+export const { planRun, readPlan, moveRun, listShard, listOpen, readTotals, logOrder } =
   proxyActivities<BillingActivities>({
     taskQueue: BILLING_TASK_QUEUE,
     startToCloseTimeout: '6 minutes',

@@ -1,6 +1,6 @@
-import { ApplicationFailure, setHandler, workflowInfo } from '@temporalio/workflow';
+import { ActivityFailure, ApplicationFailure, log, setHandler, workflowInfo } from '@temporalio/workflow';
 import { parseCustomerId, type CustomerId } from '../domain/customer-id.ts';
-import type { RerunAnswer } from '../domain/charge.ts';
+import type { RerunAnswer, RerunOrder } from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
 import {
   pauseRunUpdate,
@@ -35,7 +35,15 @@ export function serveMessages(
   });
   setHandler(rerunCustomerSignal, async (message) => {
     // A signal has no way to refuse: what is malformed is dropped, and the update says why.
-    if (problemOf(message) === null) await rerun(state, message);
+    const problem = problemOf(message);
+    if (problem !== null) return log.warn('rerun signal dropped', { problem });
+    try {
+      await rerun(state, message);
+    } catch (error) {
+      // One bad order must not fail the run of everybody else.
+      if (!(error instanceof ApplicationFailure)) throw error;
+      log.error('rerun signal refused', { type: error.type, problem: error.message });
+    }
   });
   setHandler(rerunCustomerUpdate, (message) => rerun(state, message), {
     validator: (message) => refuse(problemOf(message)),
@@ -43,17 +51,21 @@ export function serveMessages(
   setHandler(
     pauseRunUpdate,
     async (order) => {
-      await logOrder(state.run, { action: 'run.paused', ...order });
+      // Takes effect before it is logged: the database may be what is wrong.
       state.setMode('paused', `paused by ${order.operator}: ${order.reason}`);
       await control.setShardMode('paused');
+      await logOrder(state.run, { action: 'run.paused', ...order });
     },
     { validator: (order) => refuse(orderProblem(order) ?? notWhile(state, 'stopped')) },
   );
   setHandler(
     resumeRunUpdate,
     async (order) => {
+      const before = state.orders();
       await logOrder(state.run, { action: 'run.resumed', ...order });
       const totals = await readTotals(state.run);
+      // Whoever paused or stopped it meanwhile has the last word.
+      if (state.orders() !== before) refuse('another order came in meanwhile; look, then resume again');
       state.setMode('running', null);
       await control.setShardMode('running');
       return { chargesToFire: totals.open };
@@ -63,9 +75,9 @@ export function serveMessages(
   setHandler(
     stopRunUpdate,
     async (order) => {
-      await logOrder(state.run, { action: 'run.stop_ordered', ...order });
       state.setMode('stopped', `stopped by ${order.operator}: ${order.reason}`);
       await control.setShardMode('stopped');
+      await logOrder(state.run, { action: 'run.stop_ordered', ...order });
     },
     { validator: (order) => refuse(orderProblem(order)) },
   );
@@ -77,7 +89,7 @@ async function rerun(state: RunState, message: RerunMessage): Promise<RerunAnswe
   try {
     const slot = { ...state.run, customerId: message.customerId };
     const { requestId, operator, reason } = message;
-    const answer = await decideRerun({ ...slot, requestId, operator, reason });
+    const answer = await decide({ ...slot, requestId, operator, reason });
     if (answer === 'accepted' || answer === 'inDoubt') {
       state.rerunsOpen += 1;
       void attend(state, message.customerId);
@@ -85,6 +97,16 @@ async function rerun(state: RunState, message: RerunMessage): Promise<RerunAnswe
     return answer;
   } finally {
     state.rerunsOpen -= 1;
+  }
+}
+
+async function decide(order: RerunOrder): Promise<RerunAnswer> {
+  try {
+    return await decideRerun(order);
+  } catch (error) {
+    // The caller is told what the activity said, not that an activity failed.
+    if (error instanceof ActivityFailure && error.cause instanceof ApplicationFailure) throw error.cause;
+    throw error;
   }
 }
 
@@ -132,6 +154,8 @@ function orderProblem(order: OperatorOrder): string | null {
     if (typeof text !== 'string' || text.trim() === '' || text.length > MAX_TEXT) {
       return `${field} must say who or why, in 1 to ${MAX_TEXT} characters`;
     }
+    // Postgres takes no NUL, and a log no line break that somebody else chose.
+    if (/\p{Cc}/u.test(text)) return `${field} must not contain control characters`;
   }
   return null;
 }

@@ -19,6 +19,7 @@ export class RunState {
   #counts: OutcomeCounts = NO_OUTCOMES;
   #note: string | null = null;
   #unsettled = false;
+  #orders = 0;
 
   constructor(run: RunRef) {
     this.run = run;
@@ -40,9 +41,19 @@ export class RunState {
   }
 
   setMode(mode: ShardMode, note: string | null): void {
+    this.#orders += 1;
     this.mode = mode;
     this.#note = note;
     this.#show();
+  }
+
+  stopped(): boolean {
+    return this.mode === 'stopped';
+  }
+
+  /** Counts changes of mode, for whoever must know that none came in between. */
+  orders(): number {
+    return this.#orders;
   }
 
   /** No rerun is under way. */
@@ -52,6 +63,10 @@ export class RunState {
 
   rerunEndedUnknown(): void {
     this.#unsettled = true;
+  }
+
+  unsettled(): boolean {
+    return this.#unsettled;
   }
 
   /** True once after a rerun ended unknown. */

@@ -1,8 +1,17 @@
-import { ChildWorkflowFailure, executeChild, type ChildWorkflowOptions } from '@temporalio/workflow';
+import {
+  ChildWorkflowFailure,
+  executeChild,
+  getExternalWorkflowHandle,
+  isCancellation,
+  type ChildWorkflowHandle,
+  type ChildWorkflowOptions,
+  type Workflow,
+} from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { CustomerResult } from '../domain/charge.ts';
 import { customerWorkflowId, type SlotRef } from '../domain/ids.ts';
 import { customerCharge } from './customer-charge.ts';
+import { shardModeSignal, type ShardMode } from './messages.ts';
 import { runSearchAttributes } from './search-attributes.ts';
 
 /**
@@ -29,4 +38,46 @@ export async function runCustomer(
     }
     throw error;
   }
+}
+
+/** The nodes below a run or group: which are under way, and what they may do. */
+export interface NodeControl {
+  /** workflow IDs under way, for whoever passes on a change of mode */
+  readonly nodes: Set<string>;
+  readonly mode: () => ShardMode;
+}
+
+/**
+ * Runs a shard, group or settle round to its end. One that is there already or fails leaves open slots,
+ * which the next settle round goes through: it never fails its parent.
+ */
+export async function runNode<T extends Workflow>(
+  workflowId: string,
+  start: () => Promise<ChildWorkflowHandle<T>>,
+  control: NodeControl,
+): Promise<void> {
+  const told = control.mode();
+  control.nodes.add(workflowId);
+  try {
+    const child = await start();
+    // A change of mode that came before the start was confirmed found nobody to tell.
+    if (control.mode() !== told)
+      await child.signal(shardModeSignal, control.mode()).catch(() => {});
+    await child.result();
+  } catch (error) {
+    if (isCancellation(error)) throw error;
+    const leftOpen =
+      error instanceof ChildWorkflowFailure ||
+      error instanceof WorkflowExecutionAlreadyStartedError;
+    if (!leftOpen) throw error;
+  } finally {
+    control.nodes.delete(workflowId);
+  }
+}
+
+/** Tells the nodes under way. One that has just closed needs no telling. */
+export async function tellNodes(nodes: ReadonlySet<string>, mode: ShardMode): Promise<void> {
+  await Promise.allSettled(
+    [...nodes].map((id) => getExternalWorkflowHandle(id).signal(shardModeSignal, mode)),
+  );
 }
