@@ -1,0 +1,216 @@
+import { sql, type Kysely } from 'kysely';
+import type { ActivityDeps } from '../../src/activities/deps.ts';
+import { openDatabase } from '../../src/db/database.ts';
+import { ensureEnvironment } from '../../src/db/environment.ts';
+import { migrate } from '../../src/db/migrate.ts';
+import { planRun } from '../../src/db/runs.ts';
+import type { DB } from '../../src/db/schema.ts';
+import { parseBillingPeriod } from '../../src/domain/billing-period.ts';
+import { parseCustomerId } from '../../src/domain/customer-id.ts';
+import type { RunRef, SlotRef } from '../../src/domain/ids.ts';
+import { parseBillingNamespace } from '../../src/domain/namespace.ts';
+import type { PaymentGateway } from '../../src/payments/gateway.ts';
+import { createStripeGateway } from '../../src/payments/stripe-gateway.ts';
+import {
+  startSimulator,
+  type Simulator,
+  type SimulatorOptions,
+} from '../../src/simulator/index.ts';
+import { testPostgres } from './postgres.ts';
+
+export const TEST_KEY = 'sk_test_engine_1';
+
+/** A run's name, parsed as the product parses it. */
+export function runRef(period = '2026-09', namespace = 'base'): RunRef {
+  const parsedPeriod = parseBillingPeriod(period);
+  const parsedNamespace = parseBillingNamespace(namespace);
+  if (!parsedPeriod.ok || !parsedNamespace.ok) throw new Error(`bad run ${period} ${namespace}`);
+  return { period: parsedPeriod.period, namespace: parsedNamespace.namespace };
+}
+
+export function slotRef(customer: string, run: RunRef = runRef()): SlotRef {
+  const parsed = parseCustomerId(customer);
+  if (!parsed.ok) throw new Error(parsed.problem);
+  return { ...run, customerId: parsed.customerId };
+}
+
+export interface TestCustomer {
+  readonly id: string;
+  readonly amountMinor?: number;
+  readonly currency?: string;
+  readonly paymentMethod?: string | null;
+}
+
+/** A migrated database of its own: a clone, so that a file pays for the migrations once. */
+export async function migratedDatabase(): Promise<string> {
+  const postgres = await testPostgres();
+  const template = await postgres.template('migrated', async (url) => {
+    await migrate(url);
+  });
+  return (await postgres.createDatabase({ template })).url;
+}
+
+/** Inserts customers as an import would leave them. */
+export async function insertCustomers(
+  db: Kysely<DB>,
+  customers: readonly TestCustomer[],
+): Promise<void> {
+  await db
+    .insertInto('customers')
+    .values(
+      customers.map(({ id, amountMinor, currency, paymentMethod }) => ({
+        customer_id: id,
+        stripe_customer_id: `cus_${id}`,
+        payment_method_id: paymentMethod === undefined ? 'pm_card_visa' : paymentMethod,
+        amount_minor: amountMinor ?? 1500,
+        currency: currency ?? 'usd',
+      })),
+    )
+    .execute();
+}
+
+export interface Engine {
+  readonly databaseUrl: string;
+  readonly db: Kysely<DB>;
+  readonly simulator: Simulator;
+  readonly deps: ActivityDeps;
+  /** deps with some parts replaced, for one test */
+  with(parts: Partial<ActivityDeps>): ActivityDeps;
+  /** Imports the customers and plans the run. */
+  plan(customers: readonly TestCustomer[], run?: RunRef): Promise<RunRef>;
+  close(): Promise<void>;
+}
+
+export interface EngineOptions {
+  readonly simulator?: SimulatorOptions;
+  readonly poolSize?: number;
+  readonly timeoutMs?: number;
+}
+
+/** The activities' world on real parts: a migrated database, the Stripe client, the simulator. */
+export async function startEngine(options: EngineOptions = {}): Promise<Engine> {
+  const databaseUrl = await migratedDatabase();
+  const simulator = await startSimulator({ endpointRate: 0, accountRate: 0, ...options.simulator });
+  const database = openDatabase({
+    url: databaseUrl,
+    applicationName: 'engine test',
+    poolSize: options.poolSize ?? 10,
+    onError: () => {},
+  });
+  const gateway = createStripeGateway({
+    apiKey: TEST_KEY,
+    apiBase: simulator.url,
+    timeoutMs: options.timeoutMs ?? 5_000,
+  });
+  const account = (await gateway.account()).id;
+  await ensureEnvironment(database.db, { account, liveMode: false });
+  const deps: ActivityDeps = {
+    db: database.db,
+    gateway,
+    account,
+    mode: 'test',
+    worker: 'test',
+    pace: async () => {},
+    reconcilePausesMs: [1_000, 2_000],
+    crashPoint: async () => {},
+  };
+  return {
+    databaseUrl,
+    db: database.db,
+    simulator,
+    deps,
+    with: (parts) => ({ ...deps, ...parts }),
+    async plan(customers, run = runRef()) {
+      await insertCustomers(database.db, customers);
+      await planRun(database.db, run, 'test');
+      return run;
+    },
+    async close() {
+      gateway.close();
+      await database.close();
+      await simulator.close();
+    },
+  };
+}
+
+/** A gateway with some calls replaced. */
+export function gatewayWith(
+  gateway: PaymentGateway,
+  calls: Partial<PaymentGateway>,
+): PaymentGateway {
+  return {
+    apiVersion: gateway.apiVersion,
+    account: () => gateway.account(),
+    createPaymentIntent: (send) => gateway.createPaymentIntent(send),
+    confirmPaymentIntent: (id, send) => gateway.confirmPaymentIntent(id, send),
+    retrievePaymentIntent: (id) => gateway.retrievePaymentIntent(id),
+    listPaymentIntents: (query) => gateway.listPaymentIntents(query),
+    ...calls,
+  };
+}
+
+export interface SlotRow {
+  readonly state: string;
+  readonly generation: number;
+  readonly reason: string | null;
+  readonly advice: string | null;
+  readonly payment_intent_id: string | null;
+  readonly charge_id: string | null;
+  readonly idempotency_key: string | null;
+}
+
+/** The slot's row; fails when there is none. */
+export async function readSlot(db: Kysely<DB>, slot: SlotRef): Promise<SlotRow> {
+  return db
+    .selectFrom('billing_charges')
+    .select([
+      'state',
+      'generation',
+      'reason',
+      'advice',
+      'payment_intent_id',
+      'charge_id',
+      'idempotency_key',
+    ])
+    .where('namespace', '=', slot.namespace)
+    .where('period', '=', slot.period)
+    .where('customer_id', '=', slot.customerId)
+    .executeTakeFirstOrThrow();
+}
+
+/** Makes the slot's keys look as if they were first sent that long ago: the database clock decides. */
+export async function ageSends(db: Kysely<DB>, slot: SlotRef, interval: string): Promise<void> {
+  await sql`
+    UPDATE charge_generations SET first_sent_at = first_sent_at - ${interval}::interval
+    WHERE customer_id = ${slot.customerId} AND period = ${slot.period} AND first_sent_at IS NOT NULL`.execute(
+    db,
+  );
+}
+
+/** The constraint that refused, or null when the work went through. */
+export async function refusedBy(work: Promise<unknown>): Promise<string | null> {
+  try {
+    await work;
+    return null;
+  } catch (error) {
+    if (error instanceof Error && 'constraint' in error && typeof error.constraint === 'string') {
+      return error.constraint;
+    }
+    throw error;
+  }
+}
+
+/** Successful charges at the simulator for a customer: the count that "charged once" is about. */
+export function chargesOf(simulator: Simulator, customer: string): number {
+  const { groups } = simulator.ledger();
+  return groups
+    .filter((group) => group.customer === customer)
+    .reduce((sum, group) => sum + group.succeeded, 0);
+}
+
+/** POSTs the simulator has seen, oldest first. */
+export function postsOf(simulator: Simulator, operation: 'create' | 'confirm') {
+  return simulator
+    .requests()
+    .filter((one) => one.method === 'POST' && one.endpoint === `payment_intents.${operation}`);
+}
