@@ -17,18 +17,12 @@ import { Store } from './store.ts';
 import { WebhookSender } from './webhooks.ts';
 import type { Delivery, DeliverOptions } from './webhooks.ts';
 
-export type {
-  FaultKind,
-  FaultPlan,
-  FaultRule,
-  SimulatorOptions,
-  WebhookOptions,
-} from './options.ts';
-export type { LedgerEntry, LedgerFilter, LedgerGroup } from './ledger.ts';
+export type { FaultPlan, FaultRule, SimulatorOptions, WebhookOptions } from './options.ts';
+export type { LedgerEntry, LedgerGroup } from './ledger.ts';
 export type { RequestEntry } from './request-log.ts';
 
 /** Everything countable about the simulator. */
-export interface SimulatorCounters extends RequestCounters {
+interface SimulatorCounters extends RequestCounters {
   readonly faults: readonly FaultCount[];
 }
 

@@ -15,7 +15,7 @@ export interface LedgerFilter {
   readonly customer?: string | undefined;
 }
 
-export interface LedgerCharge {
+interface LedgerCharge {
   readonly id: string;
   readonly status: ChargeRecord['status'];
   readonly amount: number;

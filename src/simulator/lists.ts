@@ -22,7 +22,7 @@ interface ListOptions<T> {
 }
 
 /** The `created` filter: exact or a range, in seconds. */
-export function readCreated(params: Params): (record: { readonly created: number }) => boolean {
+function readCreated(params: Params): (record: { readonly created: number }) => boolean {
   const bound = (name: string): number | undefined => {
     const value = params.get(name);
     if (value === undefined || value === '') return undefined;

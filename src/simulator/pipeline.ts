@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { setTimeout as timeout } from 'node:timers/promises';
 import { authenticate } from './auth.ts';
-import type { Caller } from './auth.ts';
 import type { Call, Twist } from './call.ts';
 import type { VirtualClock } from './clock.ts';
 import {
@@ -50,9 +49,6 @@ export interface Incoming {
 export interface Outcome {
   readonly reply: Reply | null;
   readonly wire: 'whole' | 'truncated' | 'html' | 'double';
-  readonly endpoint: string;
-  readonly caller: Caller | null;
-  readonly key: string | null;
   readonly replayed: boolean;
   readonly executed: boolean;
   readonly rule: FaultRule | null;
@@ -74,7 +70,6 @@ export interface PipelineDeps {
 
 /** What is learnt about a request on its way. */
 interface Trace {
-  caller: Caller | null;
   key: string | null;
   replayed: boolean;
   executed: boolean;
@@ -102,7 +97,6 @@ export class Pipeline {
     const metadata = () => this.#metadataOf(incoming, match);
     const rule = faults.pick({ endpoint, phase: 'body', metadata }) ?? null;
     const trace: Trace = {
-      caller: null,
       key: null,
       replayed: false,
       executed: false,
@@ -111,9 +105,9 @@ export class Pipeline {
     const done = (reply: Reply | null, wire: Outcome['wire'] = 'whole'): Outcome => ({
       reply,
       wire,
-      endpoint,
       rule,
-      ...trace,
+      replayed: trace.replayed,
+      executed: trace.executed,
     });
     if (rule !== null) {
       trace.key = incoming.headers['idempotency-key']?.toString() ?? null;
@@ -145,8 +139,7 @@ export class Pipeline {
   ): Promise<Reply> {
     const { match, rule, trace } = about;
     const { store, limiter, keys } = this.#deps;
-    trace.caller = authenticate(incoming.headers, incoming.method);
-    const { account, livemode } = trace.caller;
+    const { account, livemode } = authenticate(incoming.headers, incoming.method);
     const tenant = store.tenant(account, livemode);
     if (match === undefined) {
       throw new ApiError(404, {

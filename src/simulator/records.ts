@@ -9,7 +9,7 @@ interface BaseRecord {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-export type IntentStatus =
+type IntentStatus =
   | 'requires_payment_method'
   | 'requires_confirmation'
   | 'requires_action'
@@ -26,7 +26,7 @@ export interface Origin {
 }
 
 /** What the clock will do to an intent: finish a `processing` charge, or confirm after a 500. */
-export type PendingStep =
+type PendingStep =
   | { readonly kind: 'settle'; readonly atMs: number; readonly ends: 'succeeded' | Decline }
   | {
       readonly kind: 'lateConfirm';

@@ -1,6 +1,8 @@
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { performance } from 'node:perf_hooks';
+import { authenticate } from './auth.ts';
+import type { Caller } from './auth.ts';
 import type { Control } from './control.ts';
 import { ApiError } from './errors.ts';
 import type { Faults } from './faults.ts';
@@ -16,6 +18,15 @@ const MAX_BODY_BYTES = 256 * 1024;
 // Longer than clients keep an idle socket, so that it is they who close it.
 const KEEP_ALIVE_MS = 75_000;
 const HTML = Buffer.from('<html><body><h1>We are sorry, something went wrong</h1></body></html>');
+
+/** A request that came to nothing. */
+const NOTHING: Outcome = {
+  reply: null,
+  wire: 'whole',
+  replayed: false,
+  executed: false,
+  rule: null,
+};
 
 export interface ServerDeps {
   readonly pipeline: Pipeline;
@@ -65,7 +76,7 @@ async function serve(deps: ServerDeps, req: IncomingMessage, res: ServerResponse
   const rule = deps.faults.pick({ endpoint, phase: 'head', metadata: () => ({}) });
   if (rule !== undefined) {
     req.socket.destroy();
-    record(deps, arrival, { body: Buffer.alloc(0), outcome: cut(endpoint, rule) });
+    record(deps, arrival, { body: Buffer.alloc(0), outcome: cut(rule) });
     return;
   }
   let body: Buffer | undefined;
@@ -73,12 +84,12 @@ async function serve(deps: ServerDeps, req: IncomingMessage, res: ServerResponse
     body = await readBody(req);
   } catch {
     // The client went away while sending: nothing was executed.
-    record(deps, arrival, { body: Buffer.alloc(0), outcome: cut(endpoint, null) });
+    record(deps, arrival, { body: Buffer.alloc(0), outcome: cut(null) });
     return;
   }
   const outcome =
     body === undefined
-      ? tooLarge(endpoint)
+      ? tooLarge()
       : await deps.pipeline.handle({
           method: req.method ?? '',
           path,
@@ -102,27 +113,14 @@ async function readBody(req: IncomingMessage): Promise<Buffer | undefined> {
   return size > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
 }
 
-function cut(endpoint: string, rule: Outcome['rule']): Outcome {
-  return { ...nothing(endpoint), rule };
+function cut(rule: Outcome['rule']): Outcome {
+  return { ...NOTHING, rule };
 }
 
-function tooLarge(endpoint: string): Outcome {
+function tooLarge(): Outcome {
   const message = `Request body larger than ${MAX_BODY_BYTES} bytes.`;
   const error = new ApiError(413, { type: 'invalid_request_error', message });
-  return { ...nothing(endpoint), reply: errorReply(error) };
-}
-
-function nothing(endpoint: string): Outcome {
-  return {
-    reply: null,
-    wire: 'whole',
-    endpoint,
-    caller: null,
-    key: null,
-    replayed: false,
-    executed: false,
-    rule: null,
-  };
+  return { ...NOTHING, reply: errorReply(error) };
 }
 
 function send({ req, res, requestId }: Arrival, outcome: Outcome): void {
@@ -170,10 +168,11 @@ function record(
   { body, outcome }: { body: Buffer; outcome: Outcome },
 ): void {
   const { req } = arrival;
+  const caller = callerOf(req);
   deps.log.add({
     at: new Date(deps.now()).toISOString(),
-    account: outcome.caller?.account ?? null,
-    livemode: outcome.caller?.livemode ?? null,
+    account: caller?.account ?? null,
+    livemode: caller?.livemode ?? null,
     endpoint: arrival.endpoint,
     method: req.method ?? '',
     path: arrival.path,
@@ -188,4 +187,13 @@ function record(
     fault: outcome.rule?.id ?? null,
     faultKind: outcome.rule?.kind ?? null,
   });
+}
+
+/** Whose request it is by its key, also when a fault kept the API from looking at it. */
+function callerOf(req: IncomingMessage): Caller | null {
+  try {
+    return authenticate(req.headers, req.method ?? '');
+  } catch {
+    return null;
+  }
 }

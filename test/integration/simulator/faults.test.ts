@@ -82,6 +82,11 @@ describe.each([
         (await stripe.paymentIntents.confirm(intent.id, {}, { idempotencyKey: 'cut' })).status,
       ).toBe('succeeded');
       expect(fired(simulator)).toEqual([2]);
+      const cut = simulator.requests().filter(({ fault }) => fault === 'cut');
+      expect(cut).toMatchObject([
+        { status: 0, account: 'acct_A', executed: false, idempotencyKey: 'cut' },
+        { status: 0, account: 'acct_A', executed: false, idempotencyKey: 'cut' },
+      ]);
     }));
 });
 

@@ -4,11 +4,12 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startSimulator } from '../../../src/simulator/index.ts';
 import { clientOf, errorOf, intentParams, readControl, send } from './support.ts';
 
-const PROGRAM = join(import.meta.dirname, 'simulator-process.ts');
+const PROGRAM = fileURLToPath(new URL('./simulator-process.ts', import.meta.url));
 let stateDir: string;
 let child: ChildProcess | undefined;
 

@@ -1,26 +1,24 @@
-// A simulator in a process of its own, so that a test can kill it. Arguments: state folder, port (0 = any).
-import { runSimulator } from '../../../src/simulator/main.ts';
+// A simulator in a process of its own, so that a test can kill it. Argument: state folder.
+import { once } from 'node:events';
+import { startSimulator } from '../../../src/simulator/index.ts';
 
-const [stateDir = '', port = '0'] = process.argv.slice(2);
-const stop = new AbortController();
-process.on('SIGTERM', () => stop.abort());
-await runSimulator(
-  {
-    stateDir,
-    port: Number(port),
-    endpointRate: 0,
-    accountRate: 0,
-    faults: {
-      rules: [
-        {
-          id: 'late',
-          endpoint: 'payment_intents.confirm',
-          kind: 'lateSuccess500',
-          delayMs: 60_000,
-          where: { late: 'yes' },
-        },
-      ],
-    },
+const [stateDir = ''] = process.argv.slice(2);
+const simulator = await startSimulator({
+  stateDir,
+  endpointRate: 0,
+  accountRate: 0,
+  faults: {
+    rules: [
+      {
+        id: 'late',
+        endpoint: 'payment_intents.confirm',
+        kind: 'lateSuccess500',
+        delayMs: 60_000,
+        where: { late: 'yes' },
+      },
+    ],
   },
-  { write: (text) => process.stdout.write(text), signal: stop.signal },
-);
+});
+process.stdout.write(`${simulator.url}\n`);
+await once(process, 'SIGTERM');
+await simulator.close();
