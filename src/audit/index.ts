@@ -1,0 +1,11 @@
+export { auditPeriod, quickCount, type AuditOptions, type QuickCount } from './audit-period.ts';
+export { formatAuditReport } from './format-report.ts';
+export { simulatorLedgerWitness } from './ledger-witness.ts';
+export { AUDIT_EXIT_CODES, auditExitCode, type AuditReport } from './report.ts';
+export {
+  providerWitness,
+  stripeListWitness,
+  type StripeListOptions,
+} from './stripe-list-witness.ts';
+export { temporalHistoryWitness } from './temporal-witness.ts';
+export type { AuditProgress, ProviderWitness, TemporalWitness } from './witnesses.ts';
