@@ -16,9 +16,10 @@ export class Collection<T extends { readonly id: string; readonly created: numbe
   readonly #records: T[] = [];
   readonly #position = new Map<string, number>();
   readonly #index = new Map<string, number[]>();
-  readonly #indexOf: (record: T) => string | null;
+  readonly #indexOf: (record: T) => readonly (string | null)[];
 
-  constructor(indexOf: (record: T) => string | null) {
+  /** `indexOf` names the lists a record belongs to; null is none. */
+  constructor(indexOf: (record: T) => readonly (string | null)[]) {
     this.#indexOf = indexOf;
   }
 
@@ -39,16 +40,26 @@ export class Collection<T extends { readonly id: string; readonly created: numbe
     }
     const position = this.#records.push(record) - 1;
     this.#position.set(record.id, position);
-    const index = this.#indexOf(record);
-    if (index === null) return;
-    const positions = this.#index.get(index);
-    if (positions === undefined) this.#index.set(index, [position]);
-    else positions.push(position);
+    for (const index of this.#indexOf(record)) {
+      if (index === null) continue;
+      const positions = this.#index.get(index);
+      if (positions === undefined) this.#index.set(index, [position]);
+      else positions.push(position);
+    }
   }
 
   /** All records, oldest first. */
   values(): readonly T[] {
     return this.#records;
+  }
+
+  /** Records after this one, oldest first. */
+  *after(id: string): Generator<T> {
+    const from = (this.#position.get(id) ?? -1) + 1;
+    for (let at = from; at < this.#records.length; at += 1) {
+      const record = this.#records[at];
+      if (record !== undefined) yield record;
+    }
   }
 
   /** Records of one index value, oldest first. */

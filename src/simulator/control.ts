@@ -177,13 +177,8 @@ function* ledgerText(
   let written = 0;
   let more = false;
   let last: string | null = null;
-  let reached = page.after === null;
   yield '{"entries":[';
-  for (const entry of ledgerEntries(store, filter)) {
-    if (!reached) {
-      reached = entry.paymentIntent === page.after;
-      continue;
-    }
+  for (const entry of ledgerEntries(store, filter, page.after)) {
     if (written >= page.limit) {
       more = page.limit > 0;
       break;

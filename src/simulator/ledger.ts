@@ -56,14 +56,22 @@ export interface LedgerGroup {
   readonly paymentIntents: string[];
 }
 
-/** Every intent that passes the filter, oldest first per account, one at a time. */
-export function* ledgerEntries(store: Store, filter: LedgerFilter = {}): Generator<LedgerEntry> {
+/** Every intent that passes the filter, oldest first per account, one at a time; `after` skips up to that intent. */
+export function* ledgerEntries(
+  store: Store,
+  filter: LedgerFilter = {},
+  after: string | null = null,
+): Generator<LedgerEntry> {
+  let reached = after === null;
   for (const tenant of store.tenants()) {
+    const { intents } = tenant;
+    const isPlace = !reached && after !== null && intents.get(after) !== undefined;
+    if (!reached && !isPlace) continue;
+    reached = true;
     if (filter.account !== undefined && filter.account !== tenant.account) continue;
     if (filter.livemode !== undefined && filter.livemode !== tenant.livemode) continue;
-    const charges = chargesByIntent(tenant);
-    for (const intent of tenant.intents.values()) {
-      if (passes(intent, filter)) yield toEntry(tenant, intent, charges.get(intent.id) ?? []);
+    for (const intent of isPlace ? intents.after(after) : intents.values()) {
+      if (passes(intent, filter)) yield toEntry(tenant, intent);
     }
   }
 }
@@ -117,25 +125,11 @@ function passes(intent: IntentRecord, filter: LedgerFilter): boolean {
   );
 }
 
-function chargesByIntent(tenant: Tenant): Map<string, ChargeRecord[]> {
-  const byIntent = new Map<string, ChargeRecord[]>();
-  for (const charge of tenant.charges.values()) {
-    const known = byIntent.get(charge.intent);
-    if (known === undefined) byIntent.set(charge.intent, [charge]);
-    else known.push(charge);
-  }
-  return byIntent;
-}
-
-function toEntry(
-  tenant: Tenant,
-  intent: IntentRecord,
-  charges: readonly ChargeRecord[],
-): LedgerEntry {
+function toEntry(tenant: Tenant, intent: IntentRecord): LedgerEntry {
   return {
     paymentIntent: intent.id,
     charge: intent.latestCharge,
-    charges: charges.map((charge) => ({
+    charges: tenant.charges.withIndex(intent.id).map((charge) => ({
       id: charge.id,
       status: charge.status,
       amount: charge.amount,

@@ -119,12 +119,13 @@ function listCharges(call: Call): () => object {
   call.params.onlyKnown(new Set([...LIST_PARAMS, 'customer', 'payment_intent']));
   const expand = readExpansion(call, ['payment_intent'], true);
   const intent = textOrNull(call.params.get('payment_intent'));
+  const customer = textOrNull(call.params.get('customer'));
   return () =>
     listPage(call, call.tenant.charges, {
       what: 'charge',
       url: '/v1/charges',
-      index: textOrNull(call.params.get('customer')) ?? undefined,
-      filter: (charge: ChargeRecord) => intent === null || charge.intent === intent,
+      index: intent ?? customer ?? undefined,
+      filter: (charge: ChargeRecord) => customer === null || charge.customer === customer,
       render: (charge) => renderCharge(call.tenant, charge, expand),
     });
 }
@@ -197,12 +198,13 @@ function retrieveRefund(call: Call): () => object {
 function listRefunds(call: Call): () => object {
   call.params.onlyKnown(new Set([...LIST_PARAMS, 'charge', 'payment_intent']));
   const intent = textOrNull(call.params.get('payment_intent'));
+  const charge = textOrNull(call.params.get('charge'));
   return () =>
     listPage(call, call.tenant.refunds, {
       what: 'refund',
       url: '/v1/refunds',
-      index: textOrNull(call.params.get('charge')) ?? undefined,
-      filter: (refund: RefundRecord) => intent === null || refund.intent === intent,
+      index: intent ?? charge ?? undefined,
+      filter: (refund: RefundRecord) => charge === null || refund.charge === charge,
       render: renderRefund,
     });
 }

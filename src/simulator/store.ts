@@ -17,11 +17,11 @@ export class Tenant {
   readonly account: string;
   readonly livemode: boolean;
   readonly id: string;
-  readonly intents = new Collection<IntentRecord>((intent) => intent.customer);
-  readonly charges = new Collection<ChargeRecord>((charge) => charge.customer);
-  readonly refunds = new Collection<RefundRecord>((refund) => refund.charge);
-  readonly customers = new Collection<CustomerRecord>((customer) => customer.email);
-  readonly events = new Collection<EventRecord>((event) => event.type);
+  readonly intents = new Collection<IntentRecord>((intent) => [intent.customer]);
+  readonly charges = new Collection<ChargeRecord>((charge) => [charge.customer, charge.intent]);
+  readonly refunds = new Collection<RefundRecord>((refund) => [refund.charge, refund.intent]);
+  readonly customers = new Collection<CustomerRecord>((customer) => [customer.email]);
+  readonly events = new Collection<EventRecord>((event) => [event.type]);
 
   constructor(account: string, livemode: boolean) {
     this.account = account;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { startSimulator } from '../../../src/simulator/index.ts';
-import { clientOf, errorOf, intentParams, send, startUnlimited } from './support.ts';
+import { clientOf, errorOf, intentParams, readControl, send, startUnlimited } from './support.ts';
 
 describe('rate limits', () => {
   test('answers 429 with its reason past the burst of an endpoint, and leaves other endpoints alone', async () => {
@@ -86,6 +86,14 @@ describe('tenants', () => {
         expect((await stripe.paymentIntents.list()).data).toHaveLength(1);
         expect((await stripe.events.list({ limit: 100 })).data).toHaveLength(3);
       }
+      const paged: string[] = [];
+      for (let next: string | null = ''; next !== null;) {
+        const after: string = next === '' ? '' : `&after=${next}`;
+        const page = await readControl(simulator, 'ledger', `?limit=1${after}`);
+        paged.push(...page.entries.map(({ paymentIntent }) => paymentIntent));
+        next = page.next;
+      }
+      expect(paged).toEqual(intents.map(({ id }) => id));
       const foreign = errorOf(
         clientOf(simulator, 'sk_test_acctB_1').paymentIntents.retrieve(String(intents[0]?.id)),
       );

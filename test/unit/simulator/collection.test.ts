@@ -33,7 +33,7 @@ describe('a page of a collection', () => {
   test('is what sorting and slicing the whole list would give', () => {
     fc.assert(
       fc.property(items, query, (all, { limit, group, cursor, direction, from }) => {
-        const collection = new Collection<Item>((item) => item.group);
+        const collection = new Collection<Item>((item) => [item.group]);
         for (const item of all) collection.put(item);
         const cursorItem = all[cursor];
         const page = collection.page({
@@ -61,7 +61,7 @@ describe('a page of a collection', () => {
   test('shows the newest version of a record that was put twice, at its first place', () => {
     fc.assert(
       fc.property(items, (all) => {
-        const collection = new Collection<Item>(() => null);
+        const collection = new Collection<Item>(() => []);
         for (const item of all) collection.put(item);
         for (const item of all) collection.put({ ...item, group: 'changed' });
         expect(collection.values().map(({ id }) => id)).toEqual(all.map(({ id }) => id));
