@@ -101,7 +101,11 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
 
 /** Temporal's standard profile and variables, or null when none names an address. */
 export function temporalAccess(env: NodeJS.ProcessEnv): TemporalAccess | null {
-  const profile = loadClientConfigProfile({ overrideEnvVars: definedOnly(env) });
+  const profile = loadClientConfigProfile({
+    overrideEnvVars: definedOnly(env),
+    // An empty file is an error to the library; /dev/null is how one says "no file" to it.
+    disableFile: env['TEMPORAL_CONFIG_FILE'] === '/dev/null',
+  });
   if (profile.address === undefined) return null;
   const { connectionOptions, namespace } = toClientOptions(profile);
   return { connection: connectionOptions, namespace: namespace ?? 'default' };

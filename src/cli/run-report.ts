@@ -10,8 +10,8 @@ export interface RunReport extends OutcomeCounts {
   readonly namespace: string;
   readonly state: string;
   readonly customers: number;
-  /** customers with more than one successful charge, in the provider's own list */
-  readonly doubleCharged: number;
+  /** customers with more than one successful charge, in the provider's own list; null when it could not be read */
+  readonly doubleCharged: number | null;
   /** customers of the plan without a slot, or charged at the provider and not in our database */
   readonly lost: number;
   readonly amountMinorByCurrency: Readonly<Record<string, number>>;
@@ -26,7 +26,7 @@ export interface RunReport extends OutcomeCounts {
 export function reportOf(from: {
   run: RunRef;
   summary: RunSummary;
-  provider: { doubleCharged: number; lost: number };
+  provider: { doubleCharged: number | null; lost: number };
   seconds: number;
   workflowId: string;
   alreadyCompleted: boolean;
@@ -76,7 +76,7 @@ export function formatReasons(reasons: readonly ReasonCount[]): string {
 
 function verdictLine(report: RunReport): string {
   const speed = `${report.customers} customers in ${report.seconds} s (${report.customersPerSecond}/s)`;
-  const twice = `charged twice: ${report.doubleCharged}`;
+  const twice = `charged twice: ${report.doubleCharged ?? 'not counted'}`;
   const lost = `lost: ${report.lost}`;
   const good = report.doubleCharged === 0 && report.lost === 0;
   const head = good ? green(`${twice} · ${lost}`) : red(`${twice} · ${lost}`);

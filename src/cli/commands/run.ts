@@ -2,9 +2,9 @@ import type { Command } from '@commander-js/extra-typings';
 import { readReasons, readRunSummary, type RunSummary } from '../../db/run-summary.ts';
 import type { RunRef } from '../../domain/ids.ts';
 import { runWorkflowId } from '../../domain/ids.ts';
+import { countAtProvider } from '../audit-run.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { followRun, type FollowEnd } from '../follow-run.ts';
-import { countAtProvider } from '../provider-count.ts';
 import { formatReport, reportOf } from '../run-report.ts';
 import { defaultOperator, parseRun, withSession, type Session, type Shell } from '../shell.ts';
 
@@ -99,14 +99,16 @@ async function finish(at: {
     }
     throw new CommandError(EXIT.failed, await whyNotPlanned(session, run));
   }
-  const provider = await countAtProvider({ platform, run, since: summary.plannedAt });
+  const provider = await countAtProvider(platform, run);
+  if (provider.problem !== null) output.note(`charged twice is not counted: ${provider.problem}`);
   const report = reportOf({ ...at, summary, provider, workflowId: runWorkflowId(run) });
   output.line(formatReport(report, await readReasons(platform.database.db, run)));
   output.result(report);
   if (at.end === 'interrupted') {
     output.note('interrupted: the run is kept and goes on when you run this command again');
     shell.exitCode = EXIT.interrupted;
-  } else if (report.doubleCharged > 0 || report.lost > 0) shell.exitCode = EXIT.failed;
+  } else if ((report.doubleCharged ?? 0) > 0 || report.lost > 0) shell.exitCode = EXIT.failed;
+  else if (report.doubleCharged === null) shell.exitCode = EXIT.unknown;
   else if (report.state !== 'completed' || report.indeterminate > 0) shell.exitCode = EXIT.unfinished;
 }
 
