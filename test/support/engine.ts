@@ -1,10 +1,16 @@
+import { ApplicationFailure } from '@temporalio/common';
 import { sql, type Kysely } from 'kysely';
+import { charge } from '../../src/activities/charge.ts';
+import { claimSlot } from '../../src/activities/claim-slot.ts';
 import type { ActivityDeps } from '../../src/activities/deps.ts';
+import { reconcile } from '../../src/activities/reconcile.ts';
+import { record } from '../../src/activities/record.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { ensureEnvironment } from '../../src/db/environment.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { planRun } from '../../src/db/runs.ts';
 import type { DB } from '../../src/db/schema.ts';
+import type { ChargeResult } from '../../src/domain/charge.ts';
 import { parseBillingPeriod } from '../../src/domain/billing-period.ts';
 import { parseCustomerId } from '../../src/domain/customer-id.ts';
 import type { RunRef, SlotRef } from '../../src/domain/ids.ts';
@@ -13,6 +19,7 @@ import type { PaymentGateway } from '../../src/payments/gateway.ts';
 import { createStripeGateway } from '../../src/payments/stripe-gateway.ts';
 import {
   startSimulator,
+  type FaultRule,
   type Simulator,
   type SimulatorOptions,
 } from '../../src/simulator/index.ts';
@@ -213,4 +220,91 @@ export function postsOf(simulator: Simulator, operation: 'create' | 'confirm') {
   return simulator
     .requests()
     .filter((one) => one.method === 'POST' && one.endpoint === `payment_intents.${operation}`);
+}
+
+/** How a charge went when it is tried again as the retry policy would, without the pauses. */
+export interface DrivenCharge {
+  readonly result: ChargeResult | null;
+  readonly attempts: number;
+  /** types of the failures that asked for another try */
+  readonly failures: readonly string[];
+}
+
+/** Runs the charge activity until it returns, or as often as the policy would. */
+export async function driveCharge(
+  deps: ActivityDeps,
+  slot: SlotRef,
+  options: { readonly generation?: number; readonly attempts?: number } = {},
+): Promise<DrivenCharge> {
+  const { generation = 1, attempts = 8 } = options;
+  const failures: string[] = [];
+  for (let attempt = 1; attempt <= attempts; attempt += 1) {
+    try {
+      const result = await charge(deps, { ...slot, generation }, attempt);
+      return { result, attempts: attempt, failures };
+    } catch (error) {
+      if (!(error instanceof ApplicationFailure) || error.nonRetryable === true) throw error;
+      failures.push(error.type ?? '');
+    }
+  }
+  return { result: null, attempts, failures };
+}
+
+/**
+ * What one pass of the customer's workflow does, without Temporal: claim, then charge or reconcile,
+ * then record. Returns the slot's state afterwards.
+ */
+export async function attend(deps: ActivityDeps, slot: SlotRef, attempts = 8): Promise<string> {
+  const answer = await claimSlot(deps, slot);
+  if (answer.kind === 'claimed' || answer.kind === 'resumed') {
+    await chargeAndRecord(deps, { ...slot, generation: answer.generation }, attempts);
+  } else if (answer.kind === 'inDoubt') {
+    const found = await reconcile(deps, { ...slot, generation: answer.generation });
+    if (found.kind === 'settled') await record(deps, slot, found.charge);
+    if (found.kind === 'resumable')
+      await chargeAndRecord(deps, { ...slot, generation: found.generation }, attempts);
+  }
+  return (await readSlot(deps.db, slot)).state;
+}
+
+async function chargeAndRecord(
+  deps: ActivityDeps,
+  order: SlotRef & { readonly generation: number },
+  attempts: number,
+): Promise<void> {
+  const { generation, ...slot } = order;
+  const { result, failures } = await driveCharge(deps, slot, { generation, attempts });
+  const unknown: ChargeResult = {
+    generation,
+    result: { outcome: 'indeterminate', reason: failures.at(-1) ?? 'unknown', advice: 'reconcile' },
+    answer: null,
+  };
+  await record(deps, slot, result ?? unknown);
+}
+
+/** Gives out customers of an engine one by one, so that tests of a file do not meet. */
+export function customersOf(
+  engine: () => Engine,
+  ids: readonly string[],
+): { readonly fresh: () => SlotRef; readonly claimed: () => Promise<SlotRef> } {
+  let next = 0;
+  const fresh = (): SlotRef => {
+    const id = ids[next];
+    if (id === undefined) throw new Error('the file needs more customers');
+    next += 1;
+    return slotRef(id);
+  };
+  return {
+    fresh,
+    async claimed() {
+      const slot = fresh();
+      await claimSlot(engine().deps, slot);
+      return slot;
+    },
+  };
+}
+
+/** Sets the simulator's faults; the rules' ids are made here. */
+export function setFaults(simulator: Simulator, ...rules: Omit<FaultRule, 'id'>[]): void {
+  simulator.setFaults({ rules: rules.map((rule, i) => ({ id: `rule${i}`, ...rule })) });
 }
