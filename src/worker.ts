@@ -12,6 +12,7 @@ import { assertTimeouts, SHUTDOWN_GRACE_MS } from './domain/timeouts.ts';
 import { createStripeGateway } from './payments/stripe-gateway.ts';
 import type { PaymentGateway } from './payments/gateway.ts';
 import type { Secret } from './secret.ts';
+import { workflowBundle } from './workflow-bundle.ts';
 
 export interface StripeAccess {
   readonly apiKey: Secret;
@@ -33,6 +34,9 @@ export interface WorkerOptions {
   /** for the log: an idle database connection broke and is replaced */
   readonly onDatabaseError: (error: Error) => void;
   readonly crashPoint?: ActivityDeps['crashPoint'];
+  /** where the bundled workflow code is kept between starts; without it each start bundles anew */
+  readonly cacheDir?: string | undefined;
+  /** other workflow code than this version's own, for tests */
   readonly workflowBundle?: WorkflowBundleOption;
 }
 
@@ -107,9 +111,7 @@ async function createWorkers(
     connection,
     namespace,
     taskQueue: BILLING_TASK_QUEUE,
-    ...(options.workflowBundle === undefined
-      ? { workflowsPath: WORKFLOWS_PATH }
-      : { workflowBundle: options.workflowBundle }),
+    ...(await workflowCode(options)),
     activities: createBillingActivities(deps),
     // Explicit: the default grows with the heap and can exhaust it in a burst of starts.
     maxCachedWorkflows: options.maxCachedWorkflows,
@@ -128,6 +130,12 @@ async function createWorkers(
     shutdownGraceTime: SHUTDOWN_GRACE_MS,
   });
   return [billing, charge];
+}
+
+async function workflowCode(options: WorkerOptions) {
+  if (options.workflowBundle !== undefined) return { workflowBundle: options.workflowBundle };
+  if (options.cacheDir === undefined) return { workflowsPath: WORKFLOWS_PATH };
+  return { workflowBundle: await workflowBundle(options.cacheDir) };
 }
 
 function supervise(

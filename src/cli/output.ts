@@ -54,7 +54,7 @@ export function processOutput(json: boolean): Output {
 export function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const grid = new Table({
     head: [...head],
-    style: { head: [], border: [] },
+    style: { head: [], border: [], compact: true },
     colAligns: head.map((_, column) => (typeof rows[0]?.[column] === 'number' ? 'right' : 'left')),
   });
   grid.push(...rows.map((row) => row.map(String)));

@@ -25,6 +25,7 @@ export function registerWorker(program: Command, shell: Shell): void {
           chargesPerSecond: config.CHARGES_PER_SECOND,
           reconcilePausesMs: config.RECONCILE_PAUSES,
           maxCachedWorkflows: config.MAX_CACHED_WORKFLOWS,
+          cacheDir: config.CHARGEONCE_CACHE,
           onDatabaseError: (error) => logger.warn({ err: error }, 'a database connection broke'),
         });
         const output = processOutput(json);
