@@ -313,12 +313,12 @@ class Audit {
     const unknowns: string[] = [];
     const { namespace, period } = this.#options.run;
     for (const [name, witness] of [
-      ['database', this.#database],
-      ['provider', this.#provider],
+      ['the database', this.#database],
+      ['the provider', this.#provider],
       ['Temporal', this.#temporal],
     ] as const) {
       if (witness.status !== 'unreadable') continue;
-      unknowns.push(`the ${name} could not be read to its end: ${witness.reason}`);
+      unknowns.push(`${name} could not be read to its end: ${witness.reason}`);
     }
     const reading = this.#reading;
     if (reading === null) return unknowns;
