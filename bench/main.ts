@@ -79,7 +79,10 @@ function report(
   const result = {
     ...run,
     loopCustomersPerSecond: loop?.customersPerSecond ?? null,
-    ratioToLoop: loop === null ? null : Math.round((run.customersPerSecond / loop.customersPerSecond) * 100) / 100,
+    ratioToLoop:
+      loop === null
+        ? null
+        : Math.round((run.customersPerSecond / loop.customersPerSecond) * 100) / 100,
     rateUtilisation: limit?.rateUtilisation ?? null,
     rateUtilisationWholeRun: limit?.rateUtilisationWholeRun ?? null,
     http429: limit?.http429 ?? null,
@@ -96,7 +99,9 @@ function report(
   for (const [name, value] of Object.entries(result)) {
     process.stderr.write(`${name}: ${JSON.stringify(value)}\n`);
   }
-  process.stderr.write(missed.length === 0 ? 'all bars held\n' : `bars missed: ${missed.join(', ')}\n`);
+  process.stderr.write(
+    missed.length === 0 ? 'all bars held\n' : `bars missed: ${missed.join(', ')}\n`,
+  );
   if (options.json === true) process.stdout.write(`${JSON.stringify({ ...result, missed })}\n`);
   return missed.length === 0 ? 0 : 1;
 }

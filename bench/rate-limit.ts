@@ -41,7 +41,7 @@ const requestsSchema = z.object({
 /** When each confirm reached the provider, in milliseconds, in order. */
 async function confirmTimes(url: string): Promise<readonly number[]> {
   const times: number[] = [];
-  for (let after = 0; ; ) {
+  for (let after = 0; ;) {
     const answer = await fetch(`${url}/_sim/requests?after=${after}`);
     const page = requestsSchema.parse(await answer.json()).requests;
     const last = page.at(-1);

@@ -20,7 +20,15 @@ export async function openBenchStack(options: BenchStackOptions): Promise<Platfo
     LOG_LEVEL: 'error',
     RECONCILE_PAUSES: '2s,2s',
   };
-  for (const name of ['PATH', 'HOME', 'LANG', 'TMPDIR', 'TEMPORAL_CLI_PATH', 'TEMPORAL_SOURCES', 'CHARGEONCE_CACHE']) {
+  for (const name of [
+    'PATH',
+    'HOME',
+    'LANG',
+    'TMPDIR',
+    'TEMPORAL_CLI_PATH',
+    'TEMPORAL_SOURCES',
+    'CHARGEONCE_CACHE',
+  ]) {
     const value = process.env[name];
     if (value !== undefined) env[name] = value;
   }

@@ -22,7 +22,11 @@ import { VERSION } from './version.ts';
 async function main(argv: readonly string[]): Promise<ExitCode> {
   const interrupt = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.on(signal, () => interrupt.abort());
+    process.on(signal, () => {
+      // Asked twice: leave at once. Embedded parts end with the connection that this process held.
+      if (interrupt.signal.aborted) process.exit(EXIT.interrupted);
+      interrupt.abort();
+    });
   }
   const shell: Shell = { env: process.env, interrupted: interrupt.signal, exitCode: EXIT.ok };
   const program = buildProgram(shell);
@@ -36,7 +40,9 @@ async function main(argv: readonly string[]): Promise<ExitCode> {
 
 function buildProgram(shell: Shell): Command {
   const program = new Command('chargeonce')
-    .description('A durable billing run on Temporal: every customer charged at most once per billing period.')
+    .description(
+      'A durable billing run on Temporal: every customer charged at most once per billing period.',
+    )
     .version(VERSION)
     .showHelpAfterError('(add --help for the options)')
     .configureHelp({ sortSubcommands: true })
@@ -73,13 +79,15 @@ function report(error: unknown, argv: readonly string[]): ExitCode {
     return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   }
   const known = error instanceof CommandError || error instanceof ConfigError;
-  const exitCode = error instanceof CommandError ? error.exitCode : known ? EXIT.usage : EXIT.failed;
+  const exitCode =
+    error instanceof CommandError ? error.exitCode : known ? EXIT.usage : EXIT.failed;
   const message = error instanceof Error ? error.message : String(error);
   process.stderr.write(`error: ${message}\n`);
   if (!known && error instanceof Error && process.env['DEBUG'] !== undefined) {
     process.stderr.write(`${error.stack ?? ''}\n`);
   }
-  if (argv.includes('--json')) process.stdout.write(`${JSON.stringify({ error: message, exitCode })}\n`);
+  if (argv.includes('--json'))
+    process.stdout.write(`${JSON.stringify({ error: message, exitCode })}\n`);
   return exitCode;
 }
 

@@ -30,7 +30,10 @@ export interface RunClientOptions {
 }
 
 /** What start answers: a new run, or the one that is going already. */
-export type StartAnswer = { readonly kind: 'started' | 'alreadyRunning' | 'completedBefore'; readonly workflowId: string };
+export type StartAnswer = {
+  readonly kind: 'started' | 'alreadyRunning' | 'completedBefore';
+  readonly workflowId: string;
+};
 
 export interface RerunRequest extends SlotRef, OperatorOrder {
   /** the same id again is the same order; made here when not given */

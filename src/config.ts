@@ -49,7 +49,10 @@ export const configSchema = z.object({
   STRIPE_TIMEOUT_MS: z.coerce.number().int().min(1_000).max(35_000).default(30_000),
   CHARGEONCE_MODE: z.enum(['test', 'live']).default('test'),
   CHARGEONCE_HOME: z.string().min(1).default('.chargeonce'),
-  CHARGEONCE_CACHE: z.string().min(1).default(path.join(homedir(), '.cache', 'chargeonce')),
+  CHARGEONCE_CACHE: z
+    .string()
+    .min(1)
+    .default(path.join(homedir(), '.cache', 'chargeonce')),
   CHARGES_PER_SECOND: z.coerce.number().min(0).max(MAX_CHARGES_PER_SECOND).default(24),
   RECONCILE_PAUSES: z
     .string()
@@ -57,10 +60,16 @@ export const configSchema = z.object({
     .transform((text, context) => {
       const pauses = parseDurations(text);
       if (pauses !== null) return pauses;
-      context.addIssue({ code: 'custom', message: 'must be durations like "1m,5m,30m" (ms, s, m, h)' });
+      context.addIssue({
+        code: 'custom',
+        message: 'must be durations like "1m,5m,30m" (ms, s, m, h)',
+      });
       return z.NEVER;
     }),
-  BILLING_ZONE: z.string().refine(isZone, 'must be an IANA time zone such as Europe/Berlin').default('UTC'),
+  BILLING_ZONE: z
+    .string()
+    .refine(isZone, 'must be an IANA time zone such as Europe/Berlin')
+    .default('UTC'),
   POSTGRES_PORT: port,
   TEMPORAL_PORT: port,
   TEMPORAL_UI_PORT: port,
@@ -72,9 +81,14 @@ export const configSchema = z.object({
     .string()
     .default('sdk,wheel')
     .transform((text, context) => {
-      const sources = text.split(',').map((source) => SOURCES.find((name) => name === source.trim()));
+      const sources = text
+        .split(',')
+        .map((source) => SOURCES.find((name) => name === source.trim()));
       if (sources.every((source) => source !== undefined)) return sources;
-      context.addIssue({ code: 'custom', message: 'must be "sdk", "wheel" or both, in the order to try' });
+      context.addIssue({
+        code: 'custom',
+        message: 'must be "sdk", "wheel" or both, in the order to try',
+      });
       return z.NEVER;
     }),
   MAX_CACHED_WORKFLOWS: z.coerce.number().int().min(50).max(10_000).default(200),
@@ -111,24 +125,34 @@ function contradictions(config: z.infer<typeof configSchema>): string[] {
     );
   }
   if (liveKey && !live) {
-    problems.push('STRIPE_API_KEY: this is a live key. Real money moves only with CHARGEONCE_MODE=live');
+    problems.push(
+      'STRIPE_API_KEY: this is a live key. Real money moves only with CHARGEONCE_MODE=live',
+    );
   }
   if (live && key === undefined) {
-    problems.push('CHARGEONCE_MODE: live mode needs a live STRIPE_API_KEY; the simulator is for test mode');
+    problems.push(
+      'CHARGEONCE_MODE: live mode needs a live STRIPE_API_KEY; the simulator is for test mode',
+    );
   } else if (live && !liveKey) {
-    problems.push('CHARGEONCE_MODE: live mode with a test key. Use the live key, or unset CHARGEONCE_MODE');
+    problems.push(
+      'CHARGEONCE_MODE: live mode with a test key. Use the live key, or unset CHARGEONCE_MODE',
+    );
   }
   if (key === undefined && config.STRIPE_API_BASE !== undefined) {
-    problems.push('STRIPE_API_BASE: set without STRIPE_API_KEY. Set both, or neither for the built-in simulator');
+    problems.push(
+      'STRIPE_API_BASE: set without STRIPE_API_KEY. Set both, or neither for the built-in simulator',
+    );
   }
   return problems;
 }
 
 function keyProblem(key: string): string | null {
   if (/^[rs]k_(test|live)_[A-Za-z0-9_]+$/.test(key)) return null;
-  if (key.startsWith('pk_')) return 'this is a publishable key (pk_…); charging needs a secret or restricted key (sk_… or rk_…)';
+  if (key.startsWith('pk_'))
+    return 'this is a publishable key (pk_…); charging needs a secret or restricted key (sk_… or rk_…)';
   if (key.startsWith('whsec_')) return 'this is a webhook secret (whsec_…), not an API key';
-  if (key.startsWith('vk_')) return 'this is a vault key (vk_…); it goes with the vault, which this version does not have';
+  if (key.startsWith('vk_'))
+    return 'this is a vault key (vk_…); it goes with the vault, which this version does not have';
   return 'must be a secret or restricted Stripe key: sk_test_…, rk_test_…, sk_live_… or rk_live_…';
 }
 

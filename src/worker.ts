@@ -70,7 +70,7 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
     apiBase: options.stripe.apiBase,
     timeoutMs: options.stripe.timeoutMs,
   });
-  const undo: (() => Promise<void>)[] = [database.close, async () => gateway.close()];
+  const undo: (() => Promise<void>)[] = [() => database.close(), async () => gateway.close()];
   try {
     const account = await stripeAccount(gateway, options.stripe);
     await ensureEnvironment(database.db, { account, liveMode: options.mode === 'live' });
@@ -95,7 +95,10 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
 }
 
 /** The account this key bills: part of every idempotency key, so it must be known and never guessed. */
-export async function stripeAccount(gateway: PaymentGateway, stripe: StripeAccess): Promise<string> {
+export async function stripeAccount(
+  gateway: PaymentGateway,
+  stripe: StripeAccess,
+): Promise<string> {
   if (stripe.accountId !== undefined) return stripe.accountId;
   const { id } = await gateway.account();
   return id;
@@ -164,7 +167,7 @@ function supervise(
 
 /** Closes in reverse order of opening; one that fails does not keep the others open. */
 async function runAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
-  for (const step of [...undo].reverse()) {
+  for (const step of undo.toReversed()) {
     await step().catch(() => {});
   }
 }

@@ -7,7 +7,9 @@ import type { WorkflowBundlePath } from '@temporalio/worker';
 import { z } from 'zod';
 
 /** What a workflow bundle is made of: workflow code imports nothing else of ours. */
-const SOURCES = ['workflows', 'domain'].map((folder) => fileURLToPath(new URL(folder, import.meta.url)));
+const SOURCES = ['workflows', 'domain'].map((folder) =>
+  fileURLToPath(new URL(folder, import.meta.url)),
+);
 const BUNDLER = fileURLToPath(new URL('./workflow-bundle-main.ts', import.meta.url));
 const SDK_MANIFEST = new URL('../node_modules/@temporalio/worker/package.json', import.meta.url);
 

@@ -1,5 +1,4 @@
 import {
-  auditExitCode,
   auditPeriod,
   formatAuditReport,
   providerWitness,
@@ -10,7 +9,7 @@ import {
   type QuickCount,
 } from '../audit/index.ts';
 import type { RunRef } from '../domain/ids.ts';
-import type { ExitCode } from './exit-codes.ts';
+import { EXIT, type ExitCode } from './exit-codes.ts';
 import type { Platform } from './platform.ts';
 import type { Session } from './shell.ts';
 
@@ -19,6 +18,12 @@ export async function countAtProvider(platform: Platform, run: RunRef): Promise<
   const provider = await witnessOf(platform);
   return quickCount({ databaseUrl: platform.databaseUrl.reveal(), run, provider });
 }
+
+const EXIT_OF_VERDICT: Readonly<Record<AuditReport['verdict'], ExitCode>> = {
+  pass: EXIT.ok,
+  fail: EXIT.failed,
+  unknown: EXIT.unknown,
+};
 
 export interface PrintedAudit extends AuditReport {
   readonly exitCode: ExitCode;
@@ -45,7 +50,7 @@ export async function auditAndPrint(
   });
   output.redraw('');
   output.line(formatAuditReport(report));
-  return { ...report, exitCode: auditExitCode(report) as ExitCode };
+  return { ...report, exitCode: EXIT_OF_VERDICT[report.verdict] };
 }
 
 async function witnessOf(platform: Platform): Promise<ProviderWitness> {

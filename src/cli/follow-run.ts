@@ -91,12 +91,7 @@ function createBar(output: Output) {
   };
 }
 
-function barLine(at: {
-  summary: RunSummary;
-  done: number;
-  rate: number;
-  phase: string;
-}): string {
+function barLine(at: { summary: RunSummary; done: number; rate: number; phase: string }): string {
   const { summary, done, rate } = at;
   const filled = Math.round((done / summary.customers) * BAR_WIDTH);
   const bar = '█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled);

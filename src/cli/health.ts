@@ -29,10 +29,16 @@ const REQUIRED_NODE = [22, 18] as const;
 /** Node, and what the embedded parts need. */
 export async function checkTools(config: Config, env: NodeJS.ProcessEnv): Promise<Check[]> {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-  const good = major > REQUIRED_NODE[0] || (major === REQUIRED_NODE[0] && minor >= REQUIRED_NODE[1]);
+  const good =
+    major > REQUIRED_NODE[0] || (major === REQUIRED_NODE[0] && minor >= REQUIRED_NODE[1]);
   const node: Check = good
     ? { name: 'Node', state: 'ok', found: process.versions.node }
-    : { name: 'Node', state: 'fail', found: process.versions.node, mend: 'run "npm ci" (it brings Node 24 on Linux x64), or install Node 24' };
+    : {
+        name: 'Node',
+        state: 'fail',
+        found: process.versions.node,
+        mend: 'run "npm ci" (it brings Node 24 on Linux x64), or install Node 24',
+      };
   const python = spawnSync('python3', ['-m', 'pip', '--version'], { encoding: 'utf8', env });
   const hasPip = python.status === 0;
   const temporal = await attempt('Temporal CLI', async () => {
@@ -74,10 +80,20 @@ export async function checkPostgres(config: Config): Promise<Check[]> {
         { name: 'PostgreSQL', state: 'ok', found: settings?.version ?? '' },
         durable
           ? { name: 'durability', state: 'ok', found: 'fsync and synchronous_commit are on' }
-          : { name: 'durability', state: 'fail', found: `fsync ${settings?.fsync}, synchronous_commit ${settings?.commit}`, mend: 'switch both on: a lost claim is a second charge' },
+          : {
+              name: 'durability',
+              state: 'fail',
+              found: `fsync ${settings?.fsync}, synchronous_commit ${settings?.commit}`,
+              mend: 'switch both on: a lost claim is a second charge',
+            },
         pending.length === 0
           ? { name: 'migrations', state: 'ok', found: 'up to date' }
-          : { name: 'migrations', state: 'fail', found: `${pending.length} pending`, mend: 'run "chargeonce setup"' },
+          : {
+              name: 'migrations',
+              state: 'fail',
+              found: `${pending.length} pending`,
+              mend: 'run "chargeonce setup"',
+            },
       ];
     } finally {
       await client.end();
@@ -124,32 +140,47 @@ export async function checkTemporal(
   access: TemporalAccess | null,
   connect: (access: TemporalAccess) => Promise<RunClient>,
 ): Promise<Check[]> {
-  if (access === null) return [{ name: 'Temporal', state: 'ok', found: 'not configured: embedded' }];
-  return attemptAll('Temporal', 'check TEMPORAL_ADDRESS or the profile, and that the server is up', async () => {
-    const client = await connect(access);
-    try {
-      return [
-        { name: 'Temporal', state: 'ok', found: `${access.connection.address ?? ''} ${access.namespace}` },
-        await checkAttributes(client),
-        await checkRetention(client),
-        await checkSchedule(client, config),
-        await checkWorkers(client),
-      ];
-    } finally {
-      await client.close();
-    }
-  });
+  if (access === null)
+    return [{ name: 'Temporal', state: 'ok', found: 'not configured: embedded' }];
+  return attemptAll(
+    'Temporal',
+    'check TEMPORAL_ADDRESS or the profile, and that the server is up',
+    async () => {
+      const client = await connect(access);
+      try {
+        return [
+          {
+            name: 'Temporal',
+            state: 'ok',
+            found: `${access.connection.address ?? ''} ${access.namespace}`,
+          },
+          await checkAttributes(client),
+          await checkRetention(client),
+          await checkSchedule(client, config),
+          await checkWorkers(client),
+        ];
+      } finally {
+        await client.close();
+      }
+    },
+  );
 }
 
 async function checkAttributes(client: RunClient): Promise<Check> {
   const missing = await missingSearchAttributes(client);
   if (missing.length === 0) return { name: 'search attributes', state: 'ok', found: 'registered' };
-  return { name: 'search attributes', state: 'fail', found: `missing: ${missing.join(', ')}`, mend: 'run "chargeonce setup"' };
+  return {
+    name: 'search attributes',
+    state: 'fail',
+    found: `missing: ${missing.join(', ')}`,
+    mend: 'run "chargeonce setup"',
+  };
 }
 
 async function checkRetention(client: RunClient): Promise<Check> {
   const days = await retentionDays(client);
-  if (days >= WANTED_RETENTION_DAYS) return { name: 'retention', state: 'ok', found: `${days} days` };
+  if (days >= WANTED_RETENTION_DAYS)
+    return { name: 'retention', state: 'ok', found: `${days} days` };
   return {
     name: 'retention',
     state: 'warn',
@@ -161,30 +192,50 @@ async function checkRetention(client: RunClient): Promise<Check> {
 async function checkSchedule(client: RunClient, config: Config): Promise<Check> {
   const found = await describeSchedule(client.temporal, DEFAULT_NAMESPACE);
   if (found === null) {
-    return { name: 'schedule', state: 'warn', found: 'none', mend: 'run "chargeonce schedule ensure", or start each period by hand' };
+    return {
+      name: 'schedule',
+      state: 'warn',
+      found: 'none',
+      mend: 'run "chargeonce schedule ensure", or start each period by hand',
+    };
   }
   if (found.state.paused) {
-    return { name: 'schedule', state: 'fail', found: `paused: ${found.state.note ?? ''}`, mend: 'a tick failed: mend it, then unpause in the Temporal UI' };
+    return {
+      name: 'schedule',
+      state: 'fail',
+      found: `paused: ${found.state.note ?? ''}`,
+      mend: 'a tick failed: mend it, then unpause in the Temporal UI',
+    };
   }
   const missed = found.info.numActionsMissedCatchupWindow;
   if (missed > 0) {
-    return { name: 'schedule', state: 'warn', found: `${missed} ticks missed`, mend: 'bill the missed periods by hand: chargeonce run PERIOD' };
+    return {
+      name: 'schedule',
+      state: 'warn',
+      found: `${missed} ticks missed`,
+      mend: 'bill the missed periods by hand: chargeonce run PERIOD',
+    };
   }
-  return { name: 'schedule', state: 'ok', found: `next ${found.info.nextActionTimes[0]?.toISOString() ?? 'never'} (${config.BILLING_ZONE})` };
+  return {
+    name: 'schedule',
+    state: 'ok',
+    found: `next ${found.info.nextActionTimes[0]?.toISOString() ?? 'never'} (${config.BILLING_ZONE})`,
+  };
 }
 
-/** TASK_QUEUE_TYPE_WORKFLOW of Temporal's API. */
-const WORKFLOW_TASKS = 1;
-
 async function checkWorkers(client: RunClient): Promise<Check> {
-  const billing = await countPollers(client, BILLING_TASK_QUEUE, WORKFLOW_TASKS);
-  const charge = await countPollers(client, CHARGE_TASK_QUEUE);
+  const billing = await countPollers(client, BILLING_TASK_QUEUE, 'workflow');
+  const charge = await countPollers(client, CHARGE_TASK_QUEUE, 'activity');
   const found = `${billing} on ${BILLING_TASK_QUEUE}, ${charge} on ${CHARGE_TASK_QUEUE}`;
   if (billing > 0 && charge > 0) return { name: 'workers', state: 'ok', found };
   return { name: 'workers', state: 'warn', found, mend: 'start one: chargeonce worker' };
 }
 
-async function attemptAll(name: string, mend: string, work: () => Promise<Check[]>): Promise<Check[]> {
+async function attemptAll(
+  name: string,
+  mend: string,
+  work: () => Promise<Check[]>,
+): Promise<Check[]> {
   try {
     return await work();
   } catch (error) {

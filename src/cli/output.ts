@@ -18,7 +18,7 @@ export interface Output {
 
 /** Writes to the process's streams. With --json stdout holds nothing but the last line. */
 export function processOutput(json: boolean): Output {
-  const interactive = process.stderr.isTTY === true;
+  const interactive = process.stderr.isTTY;
   let drawn = false;
   const clear = (): void => {
     if (drawn) process.stderr.write('\r\u001B[2K');
@@ -51,7 +51,10 @@ export function processOutput(json: boolean): Output {
 }
 
 /** Two or more columns under a head; numbers to the right. */
-export function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
+export function table(
+  head: readonly string[],
+  rows: readonly (readonly (string | number)[])[],
+): string {
   const grid = new Table({
     head: [...head],
     style: { head: [], border: [], compact: true },

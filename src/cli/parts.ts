@@ -19,7 +19,9 @@ export function simulatorPart(config: Config, extraArgs: readonly string[]): Pro
     command: process.execPath,
     args: [CLI, 'simulator', '--port', '{{port}}', '--state-dir', stateDir, ...extraArgs],
     env: {},
-    ...(config.SIMULATOR_PORT === undefined ? { preferredPort: 12_111 } : { port: config.SIMULATOR_PORT }),
+    ...(config.SIMULATOR_PORT === undefined
+      ? { preferredPort: 12_111 }
+      : { port: config.SIMULATOR_PORT }),
     url: 'http://127.0.0.1:{{port}}',
     ready: { kind: 'http', url: 'http://127.0.0.1:{{port}}/_sim/health' },
   };
@@ -63,7 +65,12 @@ function workerEnv(platform: Platform, env: NodeJS.ProcessEnv): Record<string, s
   const embedded = platform.lease?.endpoints.temporalAddress;
   if (embedded !== undefined) {
     // No profile on disk may add its own TLS or namespace to the embedded server's address.
-    return { ...passed, TEMPORAL_ADDRESS: embedded, TEMPORAL_NAMESPACE: 'default', TEMPORAL_CONFIG_FILE: '/dev/null' };
+    return {
+      ...passed,
+      TEMPORAL_ADDRESS: embedded,
+      TEMPORAL_NAMESPACE: 'default',
+      TEMPORAL_CONFIG_FILE: '/dev/null',
+    };
   }
   // A configured Temporal is found as we found it.
   for (const [name, value] of Object.entries(env)) {

@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import { RunClient } from '../client.ts';
@@ -54,8 +53,6 @@ export interface PlatformOptions {
   readonly embeddedOnly?: boolean;
 }
 
-export const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
-
 /** Brings up what the command needs and connects to it. On failure everything is given back. */
 export async function openPlatform(options: PlatformOptions): Promise<Platform> {
   const { config, needs } = options;
@@ -72,9 +69,10 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
       poolSize: 4,
       onError: () => {},
     });
-    undo.push(database.close);
+    undo.push(() => database.close());
     const temporal = needs.temporal === true ? (profile ?? embeddedTemporal(lease)) : null;
-    const stripe = needs.stripe === true || needs.worker === true ? stripeAccess(config, lease) : null;
+    const stripe =
+      needs.stripe === true || needs.worker === true ? stripeAccess(config, lease) : null;
     let connected: Promise<RunClient> | null = null;
     const platform: Platform = {
       config,
@@ -121,23 +119,20 @@ function baseParts(options: PlatformOptions, profile: TemporalAccess | null): Pa
   const { config, needs } = options;
   const parts: PartRequest[] = [];
   if (config.DATABASE_URL === undefined) {
-    parts.push({ kind: 'postgres', ...port('port', config.POSTGRES_PORT) });
+    const port = config.POSTGRES_PORT;
+    parts.push({ kind: 'postgres', ...(port === undefined ? {} : { port }) });
   }
   if (needs.temporal === true && profile === null) {
     parts.push({
       kind: 'temporal',
-      ...port('port', config.TEMPORAL_PORT),
-      ...port('uiPort', config.TEMPORAL_UI_PORT),
+      ...(config.TEMPORAL_PORT === undefined ? {} : { port: config.TEMPORAL_PORT }),
+      ...(config.TEMPORAL_UI_PORT === undefined ? {} : { uiPort: config.TEMPORAL_UI_PORT }),
     });
   }
   if ((needs.stripe === true || needs.worker === true) && config.STRIPE_API_KEY === undefined) {
     parts.push(simulatorPart(config, options.simulatorArgs ?? []));
   }
   return parts;
-}
-
-function port<Name extends string>(name: Name, value: number | undefined): Partial<Record<Name, number>> {
-  return value === undefined ? {} : ({ [name]: value } as Partial<Record<Name, number>>);
 }
 
 async function leaseParts(
@@ -247,9 +242,12 @@ async function ensureWorker(
   const { lease, temporal, stripe } = platform;
   if (lease === null || temporal === null || stripe === null) return;
   if (configured && (await hasPollers(await platform.client()))) return;
-  if (configured) options.note('no worker polls the task queues: one runs here until this command ends');
+  if (configured)
+    options.note('no worker polls the task queues: one runs here until this command ends');
   try {
-    await lease.ensure([workerPart({ platform, env: options.env, extra: options.workerEnv ?? {} })]);
+    await lease.ensure([
+      workerPart({ platform, env: options.env, extra: options.workerEnv ?? {} }),
+    ]);
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
     throw new CommandError(EXIT.unavailable, said, error);
@@ -257,6 +255,5 @@ async function ensureWorker(
 }
 
 async function giveBack(undo: readonly (() => Promise<void>)[]): Promise<void> {
-  for (const step of [...undo].reverse()) await step().catch(() => {});
+  for (const step of undo.toReversed()) await step().catch(() => {});
 }
-

@@ -39,7 +39,13 @@ export async function withSession<T>(
   const output = processOutput(options.json);
   const config = loadConfig(env);
   const note = (message: string): void => output.note(`· ${message}`);
-  const platform = await openPlatform({ config, env, needs: options.needs, note, ...options.platform });
+  const platform = await openPlatform({
+    config,
+    env,
+    needs: options.needs,
+    note,
+    ...options.platform,
+  });
   try {
     return await work({ config, output, platform });
   } finally {

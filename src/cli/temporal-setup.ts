@@ -9,12 +9,16 @@ export const SEARCH_ATTRIBUTES = ['BillingPeriod', 'BillingNamespace', 'BillingO
 /** Ours that the Temporal namespace does not know yet. Changes nothing. */
 export async function missingSearchAttributes(client: RunClient): Promise<readonly string[]> {
   const { namespace } = client.temporal.options;
-  const { customAttributes } = await client.temporal.connection.operatorService.listSearchAttributes({ namespace });
+  const { customAttributes } =
+    await client.temporal.connection.operatorService.listSearchAttributes({ namespace });
   return SEARCH_ATTRIBUTES.filter((name) => !(name in (customAttributes ?? {})));
 }
 
 /** Registers search attributes; those that exist already are left alone. */
-export async function addSearchAttributes(client: RunClient, names: readonly string[]): Promise<void> {
+export async function addSearchAttributes(
+  client: RunClient,
+  names: readonly string[],
+): Promise<void> {
   if (names.length === 0) return;
   const { namespace } = client.temporal.options;
   await client.temporal.connection.operatorService.addSearchAttributes({

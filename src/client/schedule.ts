@@ -1,10 +1,15 @@
 import {
   ScheduleNotFoundError,
   ScheduleOverlapPolicy,
+  type CalendarSpecDescription,
   type Client,
+  type DayOfWeek,
+  type Month,
+  type Range,
   type ScheduleDescription,
   type ScheduleOptions,
 } from '@temporalio/client';
+import { assertNever } from '../domain/assert-never.ts';
 import type { Granularity } from '../domain/billing-period.ts';
 import { BILLING_TASK_QUEUE, scheduleId, tickWorkflowId } from '../domain/ids.ts';
 import type { BillingNamespace } from '../domain/namespace.ts';
@@ -51,7 +56,10 @@ export async function ensureSchedule(
   const id = scheduleId(wanted.namespace);
   const target = scheduleOptions(wanted);
   const current = await describeSchedule(client, wanted.namespace);
-  const changes = differences(current === null ? null : settingsOf(current), settingsOf(target));
+  const changes = differences(
+    current === null ? null : settingsOf(comparable(current)),
+    settingsOf({ ...target, ...target.spec }),
+  );
   if (current === null) {
     if (options.dryRun !== true) await client.schedule.create(target);
     return { scheduleId: id, action: 'created', changes };
@@ -82,7 +90,10 @@ export async function describeSchedule(
 }
 
 /** Removes the Schedule; runs it has started go on. False when there was none. */
-export async function removeSchedule(client: Client, namespace: BillingNamespace): Promise<boolean> {
+export async function removeSchedule(
+  client: Client,
+  namespace: BillingNamespace,
+): Promise<boolean> {
   try {
     await client.schedule.getHandle(scheduleId(namespace)).delete();
     return true;
@@ -122,57 +133,90 @@ function scheduleOptions(wanted: WantedSchedule) {
   } satisfies ScheduleOptions;
 }
 
-function calendarOf(wanted: WantedSchedule) {
-  const { dayOfMonth, hour, minute, granularity } = wanted;
-  const at = { hour, minute, second: 0, comment: `each ${granularity}` };
+/** A calendar in the form in which Temporal describes it, so that both are compared as they are. */
+type Calendar = Pick<
+  CalendarSpecDescription,
+  'minute' | 'hour' | 'dayOfMonth' | 'month' | 'dayOfWeek'
+>;
+
+function calendarOf(wanted: WantedSchedule): Calendar {
+  const { dayOfMonth, granularity } = wanted;
+  const every: Calendar = {
+    hour: [range(wanted.hour, wanted.hour)],
+    minute: [range(wanted.minute, wanted.minute)],
+    dayOfMonth: [range(1, 31)],
+    dayOfWeek: [range<DayOfWeek>('SUNDAY', 'SATURDAY')],
+    month: [range<Month>('JANUARY', 'DECEMBER')],
+  };
   switch (granularity) {
     case 'year':
-      return { ...at, month: 'JANUARY' as const, dayOfMonth };
+      return { ...every, month: [range<Month>('JANUARY', 'JANUARY')], dayOfMonth: [range(dayOfMonth, dayOfMonth)] }; // prettier-ignore
     case 'month':
-      return { ...at, dayOfMonth };
+      return { ...every, dayOfMonth: [range(dayOfMonth, dayOfMonth)] };
     case 'week':
-      return { ...at, dayOfWeek: 'MONDAY' as const };
+      return { ...every, dayOfWeek: [range<DayOfWeek>('MONDAY', 'MONDAY')] };
     case 'day':
-      return at;
+      return every;
+    default:
+      return assertNever(granularity);
   }
 }
 
-/** The same few facts of what we want and of what Temporal describes. */
-function settingsOf(schedule: Pick<ScheduleOptions, 'spec' | 'action' | 'policies'> | ScheduleDescription): Settings {
-  const { spec, action, policies } = schedule;
-  return {
-    calendar: (spec.calendars ?? []).map(calendarText).join('; '),
-    'time zone': spec.timezone ?? 'UTC',
-    'workflow type': typeof action.workflowType === 'string' ? action.workflowType : action.workflowType.name,
-    'workflow id': action.workflowId ?? '',
-    'task queue': action.taskQueue,
-    input: JSON.stringify(action.args ?? []),
-    overlap: String(policies?.overlap ?? ''),
-    'catch-up window': `${Number(policies?.catchupWindow ?? 0) / 3_600_000} h`,
-    'pause on failure': String(policies?.pauseOnFailure ?? false),
+function range<Unit>(start: Unit, end: Unit): Range<Unit> {
+  return { start, end, step: 1 };
+}
+
+interface Comparable {
+  readonly calendars: readonly Calendar[];
+  readonly timezone: string | undefined;
+  readonly action: {
+    readonly workflowType: string;
+    readonly workflowId?: string | undefined;
+    readonly taskQueue: string;
+    readonly args?: readonly unknown[] | undefined;
+  };
+  readonly policies: {
+    readonly overlap?: string | undefined;
+    readonly catchupWindow?: number | undefined;
+    readonly pauseOnFailure?: boolean | undefined;
   };
 }
 
-/** Temporal describes every field as ranges; what we write are single values or nothing. */
-function calendarText(calendar: object): string {
-  const fields = calendar as Readonly<Record<string, unknown>>;
-  const part = (name: string): string => rangeText(fields[name]);
-  const defaults: Readonly<Record<string, string>> = { month: '*', dayOfMonth: '*', dayOfWeek: '*' };
-  const names = ['month', 'dayOfMonth', 'dayOfWeek', 'hour', 'minute'];
-  return names.map((name) => `${name} ${part(name) || (defaults[name] ?? '0')}`).join(', ');
+/** The few facts we decide on, the same for what we want and for what Temporal describes. */
+function settingsOf({ calendars, timezone, action, policies }: Comparable): Settings {
+  return {
+    calendar: calendars.map(calendarText).join('; '),
+    'time zone': timezone ?? 'UTC',
+    'workflow type': action.workflowType,
+    'workflow id': action.workflowId ?? '',
+    'task queue': action.taskQueue,
+    input: JSON.stringify(action.args ?? []),
+    overlap: policies.overlap ?? '',
+    'catch-up window': `${(policies.catchupWindow ?? 0) / 3_600_000} h`,
+    'pause on failure': String(policies.pauseOnFailure ?? false),
+  };
 }
 
-/** Whole fields, as Temporal expands "*". */
-const FULL_RANGES = new Set(['JANUARY-DECEMBER', '1-31', 'SUNDAY-SATURDAY', '1-12', '0-6']);
+function comparable(description: ScheduleDescription): Comparable {
+  const { spec, action, policies } = description;
+  return { calendars: spec.calendars ?? [], timezone: spec.timezone, action, policies };
+}
 
-function rangeText(value: unknown): string {
-  if (value === undefined || value === null) return '';
-  if (Array.isArray(value)) return value.map(rangeText).join(',');
-  if (typeof value !== 'object') return String(value as string | number);
-  const { start, end } = value as { start: unknown; end?: unknown };
-  if (end === undefined || end === start) return String(start as string | number);
-  const text = `${String(start as string)}-${String(end as string)}`;
-  return FULL_RANGES.has(text) ? '*' : text;
+function calendarText(calendar: Calendar): string {
+  const { month, dayOfMonth, dayOfWeek, hour, minute } = calendar;
+  return [
+    `month ${rangesText(month)}`,
+    `day ${rangesText(dayOfMonth)}`,
+    `weekday ${rangesText(dayOfWeek)}`,
+    `hour ${rangesText(hour)}`,
+    `minute ${rangesText(minute)}`,
+  ].join(', ');
+}
+
+function rangesText(ranges: readonly Range<number | string>[]): string {
+  const texts = ranges.map(({ start, end }) => (start === end ? `${start}` : `${start}-${end}`));
+  // Temporal leaves a field out when it is only zero.
+  return texts.length === 0 ? '0' : texts.join(',');
 }
 
 function differences(from: Settings | null, to: Settings): ScheduleChange[] {

@@ -19,5 +19,6 @@ export async function listOpenSlots(
       AND (c.state IS NULL OR c.state IN ('claimed', 'sent', 'indeterminate'))
     ORDER BY i.customer_id LIMIT ${page.limit}`.execute(db);
   // The column's check constraint is the parser of this id.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
   return rows.map((row) => row.customer_id as CustomerId);
 }

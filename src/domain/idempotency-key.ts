@@ -39,6 +39,7 @@ export function idempotencyKey(parts: IdempotencyKeyParts): IdempotencyKey {
   ]
     .map((part) => `${new TextEncoder().encode(part).length}:${part},`)
     .join('');
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the constructor of the brand
   return `bill.v1.${createHash('sha256').update(framed).digest('hex')}` as IdempotencyKey;
 }
 

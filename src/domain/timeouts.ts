@@ -30,15 +30,11 @@ const STRIPE_KEY_LIFETIME_MS = 24 * 60 * 60 * 1000;
 
 /** Throws when a change of one number breaks what another relies on. */
 export function assertTimeouts(stripeTimeoutMs: number): void {
-  require(
-    stripeTimeoutMs * REQUESTS_PER_CHARGE < CHARGE_START_TO_CLOSE_MS,
-    'a charge could still be talking to Stripe when Temporal gives it up (start-to-close)',
-  );
+  require(stripeTimeoutMs * REQUESTS_PER_CHARGE <
+    CHARGE_START_TO_CLOSE_MS, 'a charge could still be talking to Stripe when Temporal gives it up (start-to-close)');
   require(stripeTimeoutMs < SHUTDOWN_GRACE_MS, 'a stopping worker would cut off its charges');
-  require(
-    CHARGE_MAXIMUM_ATTEMPTS * CHARGE_START_TO_CLOSE_MS + CHARGE_RETRY_PAUSES_MS < STRIPE_KEY_LIFETIME_MS,
-    'the retry policy would outlive the key at Stripe',
-  );
+  require(CHARGE_MAXIMUM_ATTEMPTS * CHARGE_START_TO_CLOSE_MS + CHARGE_RETRY_PAUSES_MS <
+    STRIPE_KEY_LIFETIME_MS, 'the retry policy would outlive the key at Stripe');
 }
 
 function require(holds: boolean, problem: string): void {

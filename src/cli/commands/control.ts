@@ -21,14 +21,19 @@ export function registerControl(program: Command, shell: Shell): void {
       .action(async (period, options) => {
         const run = parseRun(period, options.namespace);
         const needs = { temporal: true, stripe: true, worker: true };
-        await withSession(shell, { needs, json: options.json === true }, async ({ platform, output }) => {
-          const client = await platform.client();
-          const { operator, reason } = options;
-          const answer = await client[order](run, { operator, reason });
-          output.result({ ...run, order, operator, reason, ...answer });
-          const fires = answer === undefined ? '' : `: up to ${answer.chargesToFire} charges follow`;
-          output.line(`${order} of ${run.period} is taken${fires}`);
-        });
+        await withSession(
+          shell,
+          { needs, json: options.json === true },
+          async ({ platform, output }) => {
+            const client = await platform.client();
+            const { operator, reason } = options;
+            const answer = await client[order](run, { operator, reason });
+            output.result({ ...run, order, operator, reason, ...answer });
+            const fires =
+              answer === undefined ? '' : `: up to ${answer.chargesToFire} charges follow`;
+            output.line(`${order} of ${run.period} is taken${fires}`);
+          },
+        );
       });
   }
 }

@@ -18,7 +18,13 @@ import { parseRun, untilInterrupted, withSession, type Session, type Shell } fro
 const EXAMPLE = fileURLToPath(new URL('../../../examples/customers.csv', import.meta.url));
 
 /** What a demo must never use, even when it is configured: it plays with its own parts only. */
-const REAL_SERVICES = ['DATABASE_URL', 'STRIPE_API_KEY', 'STRIPE_API_BASE', 'STRIPE_ACCOUNT_ID', 'CHARGEONCE_MODE'];
+const REAL_SERVICES = [
+  'DATABASE_URL',
+  'STRIPE_API_KEY',
+  'STRIPE_API_BASE',
+  'STRIPE_ACCOUNT_ID',
+  'CHARGEONCE_MODE',
+];
 
 /** Settle pauses of seconds instead of minutes: the simulator knows the truth at once. */
 const DEMO_PAUSES = '2s,2s,3s,5s,10s';
@@ -42,18 +48,26 @@ interface DemoOptions {
 export function registerDemo(program: Command, shell: Shell): void {
   program
     .command('demo')
-    .description('bill 500 example customers on this machine, with faults and a killed worker, and audit the result')
+    .description(
+      'bill 500 example customers on this machine, with faults and a killed worker, and audit the result',
+    )
     .option('--file <csv>', 'customers to bill', EXAMPLE)
-    .option('--period <period>', 'what to bill (default: this month, or the next one not billed yet)')
+    .option(
+      '--period <period>',
+      'what to bill (default: this month, or the next one not billed yet)',
+    )
     .option('--seed <n>', 'seed of the faults', seed, 1)
     .option('--no-faults', 'a provider that always answers')
     .option('--no-kill', 'leave the worker alone')
-    .option('--keep', 'keep everything running at the end until Ctrl-C, to look around (default on a terminal)')
+    .option(
+      '--keep',
+      'keep everything running at the end until Ctrl-C, to look around (default on a terminal)',
+    )
     .option('--no-keep', 'stop at the end')
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (options) => {
       const json = options.json === true;
-      const interactive = process.stdout.isTTY === true && process.stderr.isTTY === true;
+      const interactive = process.stdout.isTTY && process.stderr.isTTY;
       const keep = (options.keep ?? interactive) && !json;
       await demo(shell, { ...options, keep, json, period: options.period });
     });
@@ -62,10 +76,14 @@ export function registerDemo(program: Command, shell: Shell): void {
 async function demo(shell: Shell, options: DemoOptions): Promise<void> {
   const env = demoEnv(shell.env);
   const needs = { temporal: true, stripe: true, worker: true };
-  const platform = { embeddedOnly: true, workerEnv: { RECONCILE_PAUSES: DEMO_PAUSES, LOG_LEVEL: 'error' } };
+  const platform = {
+    embeddedOnly: true,
+    workerEnv: { RECONCILE_PAUSES: DEMO_PAUSES, LOG_LEVEL: 'error' },
+  };
   await withSession(shell, { needs, json: options.json, env, platform }, async (session) => {
     const ignored = REAL_SERVICES.filter((name) => (shell.env[name] ?? '') !== '');
-    if (ignored.length > 0) session.output.note(`· ${ignored.join(', ')} not used: the demo has its own parts`);
+    if (ignored.length > 0)
+      session.output.note(`· ${ignored.join(', ')} not used: the demo has its own parts`);
     const run = await prepare(session, options);
     await bill({ shell, session, run, options });
     if (options.keep && !shell.interrupted.aborted) {
@@ -76,7 +94,9 @@ async function demo(shell: Shell, options: DemoOptions): Promise<void> {
 }
 
 function demoEnv(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const own = Object.fromEntries(Object.entries(env).filter(([name]) => !REAL_SERVICES.includes(name)));
+  const own = Object.fromEntries(
+    Object.entries(env).filter(([name]) => !REAL_SERVICES.includes(name)),
+  );
   return { ...own, CHARGEONCE_HOME: path.join(env['CHARGEONCE_HOME'] || '.chargeonce', 'demo') };
 }
 
@@ -108,7 +128,10 @@ async function nextUnbilled(session: Session): Promise<RunRef> {
     if (summary === null || summary.state !== 'completed') return run;
     period = nextPeriod(period);
   }
-  throw new CommandError(EXIT.failed, `${MAX_PERIODS} periods are billed in ${session.config.CHARGEONCE_HOME}: remove that folder`);
+  throw new CommandError(
+    EXIT.failed,
+    `${MAX_PERIODS} periods are billed in ${session.config.CHARGEONCE_HOME}: remove that folder`,
+  );
 }
 
 async function bill(at: {
@@ -124,7 +147,9 @@ async function bill(at: {
   if (options.faults) await setFaults(simulatorUrl, demoFaults(options.seed));
   const began = performance.now();
   const answer = await client.startRun(run, 'demo');
-  output.note(`· ${answer.kind === 'started' ? 'started' : 'goes on with'} ${answer.workflowId} · ${uiLink(session, run)}`);
+  output.note(
+    `· ${answer.kind === 'started' ? 'started' : 'goes on with'} ${answer.workflowId} · ${uiLink(session, run)}`,
+  );
   const onSummary = options.kill ? killWorkerOnce(session) : async () => {};
   const end = await followRun({ platform, output, run, interrupted: shell.interrupted, onSummary });
   const seconds = (performance.now() - began) / 1000;
@@ -135,7 +160,13 @@ async function bill(at: {
     shell.exitCode = end === 'paused' ? EXIT.unfinished : EXIT.interrupted;
     return;
   }
-  if (fired.length > 0) output.line(table(['fault', 'fired'], fired.map((fault) => [fault.id, fault.fired])));
+  if (fired.length > 0)
+    output.line(
+      table(
+        ['fault', 'fired'],
+        fired.map((fault) => [fault.id, fault.fired]),
+      ),
+    );
   await conclude({ shell, session, run, seconds, fired });
 }
 
@@ -149,13 +180,29 @@ async function conclude(at: {
   const { shell, session, run, seconds, fired } = at;
   const { platform, output } = session;
   const summary = await readRunSummary(platform.database.db, run);
-  if (summary === null) throw new CommandError(EXIT.failed, `${runWorkflowId(run)} ended without a plan: see the Temporal UI`);
+  if (summary === null)
+    throw new CommandError(
+      EXIT.failed,
+      `${runWorkflowId(run)} ended without a plan: see the Temporal UI`,
+    );
   const audit = await auditAndPrint(session, run);
   const provider = { doubleCharged: audit.doubleCharged, lost: audit.lost };
-  const report = reportOf({ run, summary, provider, seconds, workflowId: runWorkflowId(run), alreadyCompleted: false });
+  const report = reportOf({
+    run,
+    summary,
+    provider,
+    seconds,
+    workflowId: runWorkflowId(run),
+    alreadyCompleted: false,
+  });
   output.line(formatReport(report, await readReasons(platform.database.db, run)));
   const faultsTotal = fired.reduce((sum, fault) => sum + fault.fired, 0);
-  output.result({ ...report, faultsFired: faultsTotal, audit: audit.verdict, temporalUiUrl: platform.temporalUiUrl });
+  output.result({
+    ...report,
+    faultsFired: faultsTotal,
+    audit: audit.verdict,
+    temporalUiUrl: platform.temporalUiUrl,
+  });
   if (audit.exitCode !== EXIT.ok) shell.exitCode = audit.exitCode;
   else if (report.indeterminate > 0) shell.exitCode = EXIT.unfinished;
 }
@@ -183,4 +230,3 @@ function seed(text: string): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new InvalidArgumentError('a whole number');
 }
-

@@ -12,21 +12,35 @@ export function registerImport(program: Command, shell: Shell): void {
     .command('import')
     .description('import what is due')
     .command('customers')
-    .description('import customers from a CSV file: all lines or none; periods already planned stay as they are')
-    .argument('<file>', 'CSV: customer_id,stripe_customer_id,payment_method_id,amount,currency[,description,active]; "-" reads stdin')
+    .description(
+      'import customers from a CSV file: all lines or none; periods already planned stay as they are',
+    )
+    .argument(
+      '<file>',
+      'CSV: customer_id,stripe_customer_id,payment_method_id,amount,currency[,description,active]; "-" reads stdin',
+    )
     .option('--operator <name>', 'who imports, for the audit log', defaultOperator())
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (file, options) => {
       await withSession(shell, { needs: {}, json: options.json === true }, async (session) => {
         const { output, platform } = session;
         const input = file === '-' ? process.stdin : file;
-        const done = await importCustomers({ db: platform.database.db, input, actor: options.operator });
+        const done = await importCustomers({
+          db: platform.database.db,
+          input,
+          actor: options.operator,
+        });
         output.result(done);
         if (!done.ok) {
           shell.exitCode = EXIT.usage;
           output.note(`nothing was imported: ${done.problemCount} problems in ${file}`);
           const shown = done.problems.slice(0, SHOWN_PROBLEMS);
-          output.line(table(['line', 'column', 'problem'], shown.map((at) => [at.line, at.column, at.message])));
+          output.line(
+            table(
+              ['line', 'column', 'problem'],
+              shown.map((at) => [at.line, at.column, at.message]),
+            ),
+          );
           const more = done.problemCount - shown.length;
           if (more > 0) output.line(`… and ${more} more (--json shows up to 1,000)`);
           return;

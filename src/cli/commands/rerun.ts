@@ -15,7 +15,9 @@ const POLL_MS = 300;
 export function registerRerun(program: Command, shell: Shell): void {
   program
     .command('rerun')
-    .description('bill one customer of a period again: after a decline, a mended request, or a new payment method')
+    .description(
+      'bill one customer of a period again: after a decline, a mended request, or a new payment method',
+    )
     .argument('<period>', 'the billing period')
     .argument('<customer>', 'our customer id')
     .requiredOption('--reason <text>', 'why, for the audit log')
@@ -32,7 +34,10 @@ export function registerRerun(program: Command, shell: Shell): void {
       const needs = { temporal: true, stripe: true, worker: true };
       await withSession(shell, { needs, json: options.json === true }, async (session) => {
         if ((await readRun(session.platform.database.db, run)) === null) {
-          throw new CommandError(EXIT.failed, `${run.period} (${run.namespace}) was never planned here: nothing to rerun`);
+          throw new CommandError(
+            EXIT.failed,
+            `${run.period} (${run.namespace}) was never planned here: nothing to rerun`,
+          );
         }
         const client = await session.platform.client();
         const requestId = options.requestId ?? randomUUID();
@@ -44,7 +49,9 @@ export function registerRerun(program: Command, shell: Shell): void {
         session.output.line(explain(answer, slot));
         if (outcome !== null) {
           const why = outcome.reason === null ? '' : ` (${outcome.reason})`;
-          session.output.line(`${slot.customerId}: ${outcome.state}${why}, generation ${outcome.generation}`);
+          session.output.line(
+            `${slot.customerId}: ${outcome.state}${why}, generation ${outcome.generation}`,
+          );
         }
         if (answer === 'unknownCustomer') shell.exitCode = EXIT.usage;
         else if (outcome?.state === 'indeterminate') shell.exitCode = EXIT.unfinished;

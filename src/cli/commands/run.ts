@@ -49,8 +49,15 @@ async function startAndFollow(order: {
   const what = answer.kind === 'started' ? 'started' : 'is under way already: attached to';
   output.note(`${what} ${answer.workflowId}${where}`);
   if (!wait) {
-    output.result({ period: run.period, namespace: run.namespace, workflowId: answer.workflowId, started: answer.kind === 'started' });
-    output.line(`It goes on as long as a worker runs: "chargeonce status ${run.period}" shows it, "chargeonce up" keeps one running.`);
+    output.result({
+      period: run.period,
+      namespace: run.namespace,
+      workflowId: answer.workflowId,
+      started: answer.kind === 'started',
+    });
+    output.line(
+      `It goes on as long as a worker runs: "chargeonce status ${run.period}" shows it, "chargeonce up" keeps one running.`,
+    );
     return;
   }
   const end = await followRun({ platform, output, run, interrupted: shell.interrupted });
@@ -109,7 +116,8 @@ async function finish(at: {
     shell.exitCode = EXIT.interrupted;
   } else if ((report.doubleCharged ?? 0) > 0 || report.lost > 0) shell.exitCode = EXIT.failed;
   else if (report.doubleCharged === null) shell.exitCode = EXIT.unknown;
-  else if (report.state !== 'completed' || report.indeterminate > 0) shell.exitCode = EXIT.unfinished;
+  else if (report.state !== 'completed' || report.indeterminate > 0)
+    shell.exitCode = EXIT.unfinished;
 }
 
 /** The run's workflow ended before it had a plan: its failure says why. */

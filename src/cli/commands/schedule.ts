@@ -15,7 +15,9 @@ import { withSession, type Shell } from '../shell.ts';
 const GRANULARITIES = ['year', 'month', 'week', 'day'] as const;
 
 export function registerSchedule(program: Command, shell: Shell): void {
-  const schedule = program.command('schedule').description('the Temporal Schedule that starts each run');
+  const schedule = program
+    .command('schedule')
+    .description('the Temporal Schedule that starts each run');
   schedule
     .command('ensure')
     .description('create the Schedule, or bring it to these settings and show what changes')
@@ -23,7 +25,12 @@ export function registerSchedule(program: Command, shell: Shell): void {
     .option('--day <1-28>', 'day of the month', wholeNumber(1, 28), 1)
     .option('--time <HH:MM>', 'time of day', clockTime, { hour: 0, minute: 0 })
     .option('--zone <zone>', 'IANA time zone of calendar and periods (default: BILLING_ZONE)')
-    .option('--every <unit>', `length of a period: ${GRANULARITIES.join(', ')}`, granularity, 'month' as const)
+    .option(
+      '--every <unit>',
+      `length of a period: ${GRANULARITIES.join(', ')}`,
+      granularity,
+      'month' as const,
+    )
     .option('--dry-run', 'only show what would change')
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (options) => {
@@ -41,10 +48,16 @@ export function registerSchedule(program: Command, shell: Shell): void {
         const done = await ensureSchedule(client.temporal, wanted, { dryRun });
         session.output.result({ ...done, dryRun });
         if (done.changes.length > 0) session.output.line(changesTable(done.changes));
-        const verb = dryRun && done.action !== 'unchanged' ? `would be ${done.action}` : done.action;
+        const verb =
+          dryRun && done.action !== 'unchanged' ? `would be ${done.action}` : done.action;
         session.output.line(`schedule ${done.scheduleId}: ${verb}`);
       });
     });
+  registerDescribe(schedule, shell);
+  registerRemove(schedule, shell);
+}
+
+function registerDescribe(schedule: Command, shell: Shell): void {
   schedule
     .command('describe')
     .description('show the Schedule: settings, state, next and recent ticks')
@@ -56,12 +69,23 @@ export function registerSchedule(program: Command, shell: Shell): void {
         const client = await session.platform.client();
         const found = await describeSchedule(client.temporal, namespaceOf(options.namespace));
         if (found === null) {
-          throw new CommandError(EXIT.failed, 'there is no schedule: create it with "chargeonce schedule ensure"');
+          throw new CommandError(
+            EXIT.failed,
+            'there is no schedule: create it with "chargeonce schedule ensure"',
+          );
         }
         session.output.result(described(found));
-        session.output.line(table(['what', 'value'], Object.entries(described(found)).map(([what, value]) => [what, String(value)])));
+        session.output.line(
+          table(
+            ['what', 'value'],
+            Object.entries(described(found)).map(([what, value]) => [what, String(value)]),
+          ),
+        );
       });
     });
+}
+
+function registerRemove(schedule: Command, shell: Shell): void {
   schedule
     .command('remove')
     .description('remove the Schedule; runs it has started go on')
@@ -79,7 +103,10 @@ export function registerSchedule(program: Command, shell: Shell): void {
 }
 
 function changesTable(changes: readonly ScheduleChange[]): string {
-  return table(['setting', 'from', 'to'], changes.map((change) => [change.setting, change.from ?? '–', change.to]));
+  return table(
+    ['setting', 'from', 'to'],
+    changes.map((change) => [change.setting, change.from ?? '–', change.to]),
+  );
 }
 
 function described(schedule: ScheduleDescription) {
@@ -91,7 +118,10 @@ function described(schedule: ScheduleDescription) {
     timezone: schedule.spec.timezone ?? 'UTC',
     catchupWindowHours: policies.catchupWindow / 3_600_000,
     pauseOnFailure: policies.pauseOnFailure,
-    nextTicks: info.nextActionTimes.slice(0, 3).map((at) => at.toISOString()).join(', '),
+    nextTicks: info.nextActionTimes
+      .slice(0, 3)
+      .map((at) => at.toISOString())
+      .join(', '),
     recentTicks: info.recentActions.map((action) => action.scheduledAt.toISOString()).join(', '),
     ticksTaken: info.numActionsTaken,
     ticksMissedCatchupWindow: info.numActionsMissedCatchupWindow,

@@ -34,9 +34,24 @@ export function registerSetup(program: Command, shell: Shell): void {
       const client = await connectOrExplain(() => RunClient.connect(temporal), 'Temporal');
       try {
         const schedule: WantedSchedule | null = options.schedule
-          ? { namespace: DEFAULT_NAMESPACE, dayOfMonth: 1, hour: 0, minute: 0, zone: config.BILLING_ZONE, granularity: 'month' }
+          ? {
+              namespace: DEFAULT_NAMESPACE,
+              dayOfMonth: 1,
+              hour: 0,
+              minute: 0,
+              zone: config.BILLING_ZONE,
+              granularity: 'month',
+            }
           : null;
-        await prepare({ shell, output, databaseUrl, client, schedule, dryRun: options.dryRun === true, yes: options.yes === true });
+        await prepare({
+          shell,
+          output,
+          databaseUrl,
+          client,
+          schedule,
+          dryRun: options.dryRun === true,
+          yes: options.yes === true,
+        });
       } finally {
         await client.close();
       }
@@ -55,11 +70,15 @@ async function prepare(order: {
   const { output, databaseUrl, client, schedule } = order;
   const migrations = await connectOrExplain(() => pendingMigrations(databaseUrl), 'PostgreSQL');
   const attributes = await missingSearchAttributes(client);
-  const planned = schedule === null ? null : await ensureSchedule(client.temporal, schedule, { dryRun: true });
+  const planned =
+    schedule === null ? null : await ensureSchedule(client.temporal, schedule, { dryRun: true });
   const todo = [
     ...migrations.map((name) => ['migration', name]),
     ...attributes.map((name) => ['search attribute', name]),
-    ...(planned?.changes ?? []).map((change) => ['schedule', `${change.setting}: ${change.from ?? '–'} → ${change.to}`]),
+    ...(planned?.changes ?? []).map((change) => [
+      'schedule',
+      `${change.setting}: ${change.from ?? '–'} → ${change.to}`,
+    ]),
   ];
   const plan = { migrations, searchAttributes: attributes, schedule: planned };
   if (todo.length === 0) {
@@ -83,7 +102,7 @@ async function prepare(order: {
 
 /** Asks on a terminal; without one nothing is done unless --yes says so. */
 async function confirmed(output: Output): Promise<boolean> {
-  if (!output.interactive || process.stdin.isTTY !== true) {
+  if (!output.interactive || !process.stdin.isTTY) {
     output.note('not a terminal: add --yes to do this');
     return false;
   }

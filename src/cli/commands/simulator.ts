@@ -13,15 +13,27 @@ export function registerSimulator(program: Command, shell: Shell): void {
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--state-dir <folder>', 'keep the state there; in memory without it')
     .option('--latency <ms>', 'added to each API call', number, 0)
-    .option('--endpoint-rate <n>', 'requests per second and endpoint, 0 for no limit (default: 25)', number)
-    .option('--account-rate <n>', 'requests per second and account, 0 for no limit (default: 100)', number)
-    .option('--faults <file>', 'JSON fault plan: {"seed": 1, "rules": [{"id", "endpoint", "kind", "rate"}]}')
+    .option(
+      '--endpoint-rate <n>',
+      'requests per second and endpoint, 0 for no limit (default: 25)',
+      number,
+    )
+    .option(
+      '--account-rate <n>',
+      'requests per second and account, 0 for no limit (default: 100)',
+      number,
+    )
+    .option(
+      '--faults <file>',
+      'JSON fault plan: {"seed": 1, "rules": [{"id", "endpoint", "kind", "rate"}]}',
+    )
     .option('--webhook-url <url>', 'where events are sent')
     .option('--webhook-secret <secret>', 'signs the events')
     .option('--json', 'print the address as one JSON object')
     .action(async (options) => {
       const output = processOutput(options.json === true);
-      const faults = options.faults === undefined ? {} : { faults: await readFaults(options.faults) };
+      const faults =
+        options.faults === undefined ? {} : { faults: await readFaults(options.faults) };
       const webhook = webhookOf(options.webhookUrl, options.webhookSecret);
       const simulatorOptions: SimulatorOptions = {
         port: options.port,
@@ -35,7 +47,9 @@ export function registerSimulator(program: Command, shell: Shell): void {
       };
       const simulator = await start(simulatorOptions);
       output.result({ url: simulator.url, port: simulator.port });
-      output.line(`Stripe simulator at ${simulator.url} (STRIPE_API_BASE=${simulator.url} STRIPE_API_KEY=sk_test_any)`);
+      output.line(
+        `Stripe simulator at ${simulator.url} (STRIPE_API_BASE=${simulator.url} STRIPE_API_KEY=sk_test_any)`,
+      );
       await untilInterrupted(shell);
       await simulator.close();
     });
@@ -46,7 +60,11 @@ async function start(options: SimulatorOptions) {
     return await startSimulator(options);
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
-      throw new CommandError(EXIT.unavailable, `port ${options.port} is taken: choose another with --port, or --port 0 for any`, error);
+      throw new CommandError(
+        EXIT.unavailable,
+        `port ${options.port} is taken: choose another with --port, or --port 0 for any`,
+        error,
+      );
     }
     throw error;
   }
@@ -54,7 +72,9 @@ async function start(options: SimulatorOptions) {
 
 async function readFaults(file: string): Promise<FaultPlan> {
   try {
-    return JSON.parse(await readFile(file, 'utf8')) as FaultPlan;
+    // The simulator checks the plan rule by rule when it starts.
+    const plan: FaultPlan = JSON.parse(await readFile(file, 'utf8'));
+    return plan;
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
     throw new CommandError(EXIT.usage, `${file} is no fault plan: ${said}`, error);

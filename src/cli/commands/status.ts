@@ -27,8 +27,16 @@ export function registerStatus(program: Command, shell: Shell): void {
         }
         const reasons = await readReasons(db, run);
         const { output } = session;
-        output.result({ ...run, ...summary, ...summary.counts, reasons, workflowId: runWorkflowId(run) });
-        output.line(`${bold(runWorkflowId(run))} is ${summary.state}, planned ${summary.plannedAt.toISOString()}`);
+        output.result({
+          ...run,
+          ...summary,
+          ...summary.counts,
+          reasons,
+          workflowId: runWorkflowId(run),
+        });
+        output.line(
+          `${bold(runWorkflowId(run))} is ${summary.state}, planned ${summary.plannedAt.toISOString()}`,
+        );
         output.line(
           table(
             ['what', 'customers'],
@@ -41,11 +49,13 @@ export function registerStatus(program: Command, shell: Shell): void {
             ],
           ),
         );
-        const money = Object.entries(summary.expectedMinorByCurrency).map(([currency, expected]) => [
-          currency.toUpperCase(),
-          describeAmount(summary.chargedMinorByCurrency[currency] ?? 0, currency),
-          describeAmount(expected, currency),
-        ]);
+        const money = Object.entries(summary.expectedMinorByCurrency).map(
+          ([currency, expected]) => [
+            currency.toUpperCase(),
+            describeAmount(summary.chargedMinorByCurrency[currency] ?? 0, currency),
+            describeAmount(expected, currency),
+          ],
+        );
         if (money.length > 0) output.line(table(['currency', 'charged', 'expected'], money));
         if (reasons.length > 0) output.line(formatReasons(reasons));
       });

@@ -15,8 +15,12 @@ export function registerWorker(program: Command, shell: Shell): void {
       const needs = { temporal: true, stripe: true };
       await withSession(shell, { needs, json }, async ({ config, platform }) => {
         const { temporal, stripe } = platform;
-        if (temporal === null || stripe === null) throw new Error('a worker needs Temporal and Stripe');
-        const logger = installTelemetry({ level: config.LOG_LEVEL, metricsPort: config.METRICS_PORT });
+        if (temporal === null || stripe === null)
+          throw new Error('a worker needs Temporal and Stripe');
+        const logger = installTelemetry({
+          level: config.LOG_LEVEL,
+          metricsPort: config.METRICS_PORT,
+        });
         const worker = await startWorker({
           databaseUrl: platform.databaseUrl,
           temporal,
