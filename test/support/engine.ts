@@ -11,10 +11,7 @@ import { migrate } from '../../src/db/migrate.ts';
 import { planRun } from '../../src/db/runs.ts';
 import type { DB } from '../../src/db/schema.ts';
 import type { ChargeResult } from '../../src/domain/charge.ts';
-import { parseBillingPeriod } from '../../src/domain/billing-period.ts';
-import { parseCustomerId } from '../../src/domain/customer-id.ts';
 import type { RunRef, SlotRef } from '../../src/domain/ids.ts';
-import { parseBillingNamespace } from '../../src/domain/namespace.ts';
 import type { PaymentGateway } from '../../src/payments/gateway.ts';
 import { createStripeGateway } from '../../src/payments/stripe-gateway.ts';
 import {
@@ -23,23 +20,12 @@ import {
   type Simulator,
   type SimulatorOptions,
 } from '../../src/simulator/index.ts';
+import { runRef, slotRef } from './names.ts';
 import { testPostgres } from './postgres.ts';
 
+export { runRef, slotRef };
+
 export const TEST_KEY = 'sk_test_engine_1';
-
-/** A run's name, parsed as the product parses it. */
-export function runRef(period = '2026-09', namespace = 'base'): RunRef {
-  const parsedPeriod = parseBillingPeriod(period);
-  const parsedNamespace = parseBillingNamespace(namespace);
-  if (!parsedPeriod.ok || !parsedNamespace.ok) throw new Error(`bad run ${period} ${namespace}`);
-  return { period: parsedPeriod.period, namespace: parsedNamespace.namespace };
-}
-
-export function slotRef(customer: string, run: RunRef = runRef()): SlotRef {
-  const parsed = parseCustomerId(customer);
-  if (!parsed.ok) throw new Error(parsed.problem);
-  return { ...run, customerId: parsed.customerId };
-}
 
 export interface TestCustomer {
   readonly id: string;

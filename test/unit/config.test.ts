@@ -1,0 +1,221 @@
+import { readFileSync } from 'node:fs';
+import { inspect } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { ConfigError, configSchema, loadConfig, parseDurations } from '../../src/config.ts';
+
+/** The problems of a configuration; a good one is a failed test. */
+function problemsOf(env: Record<string, string>): readonly string[] {
+  try {
+    loadConfig(env);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+  throw new Error('the configuration was expected to be refused');
+}
+
+describe('loadConfig', () => {
+  it('needs nothing: the embedded parts and the simulator are the default', () => {
+    const config = loadConfig({});
+    expect(config).toMatchObject({
+      mode: 'test',
+      CHARGEONCE_HOME: '.chargeonce',
+      CHARGES_PER_SECOND: 24,
+      STRIPE_TIMEOUT_MS: 30_000,
+      RECONCILE_PAUSES: [60_000, 300_000, 1_800_000, 7_200_000, 21_600_000],
+      BILLING_ZONE: 'UTC',
+      MAX_CACHED_WORKFLOWS: 200,
+      LOG_LEVEL: 'info',
+    });
+    expect(config.DATABASE_URL).toBeUndefined();
+    expect(config.STRIPE_API_KEY).toBeUndefined();
+  });
+
+  it('takes every variable at its word', () => {
+    const config = loadConfig({
+      DATABASE_URL: 'postgresql://u:p@h/db',
+      STRIPE_API_KEY: 'rk_test_abc',
+      STRIPE_API_BASE: 'http://127.0.0.1:9',
+      STRIPE_ACCOUNT_ID: 'acct_1',
+      STRIPE_TIMEOUT_MS: '5000',
+      CHARGEONCE_MODE: 'test',
+      CHARGEONCE_HOME: 'home',
+      CHARGEONCE_CACHE: 'cache',
+      CHARGES_PER_SECOND: '0.5',
+      RECONCILE_PAUSES: '100ms, 2s,1.5m,1h',
+      BILLING_ZONE: 'Europe/Berlin',
+      POSTGRES_PORT: '1',
+      TEMPORAL_PORT: '2',
+      TEMPORAL_UI_PORT: '3',
+      SIMULATOR_PORT: '4',
+      METRICS_PORT: '65535',
+      TEMPORAL_CLI_PATH: '/bin/temporal',
+      TEMPORAL_TEST_SERVER_PATH: '/bin/test-server',
+      MAX_CACHED_WORKFLOWS: '50',
+      LOG_LEVEL: 'warn',
+    });
+    expect(config.DATABASE_URL?.reveal()).toBe('postgresql://u:p@h/db');
+    expect(config.STRIPE_API_KEY?.reveal()).toBe('rk_test_abc');
+    expect(config.RECONCILE_PAUSES).toEqual([100, 2_000, 90_000, 3_600_000]);
+    expect(config.METRICS_PORT).toBe(65_535);
+  });
+
+  it('treats an empty or blank variable as not set', () => {
+    expect(
+      loadConfig({ STRIPE_API_KEY: '', DATABASE_URL: ' ', CHARGES_PER_SECOND: ' ' })
+        .CHARGES_PER_SECOND,
+    ).toBe(24);
+  });
+
+  it.each<[string, string, string]>([
+    ['DATABASE_URL', 'mysql://h/db', 'postgres://'],
+    ['STRIPE_API_BASE', 'not a url', 'http(s) URL'],
+    ['STRIPE_API_BASE', 'ftp://host', 'http(s) URL'],
+    ['STRIPE_ACCOUNT_ID', 'cus_1', 'acct_'],
+    ['STRIPE_TIMEOUT_MS', '999', 'Too small'],
+    ['STRIPE_TIMEOUT_MS', '36000', 'Too big'],
+    ['STRIPE_TIMEOUT_MS', 'soon', 'number'],
+    ['CHARGEONCE_MODE', 'production', 'test'],
+    ['CHARGES_PER_SECOND', '-1', 'Too small'],
+    ['RECONCILE_PAUSES', '1x', 'durations'],
+    ['RECONCILE_PAUSES', '1m,,2m', 'durations'],
+    ['BILLING_ZONE', 'Mars/Olympus', 'IANA'],
+    ['POSTGRES_PORT', '0', 'Too small'],
+    ['TEMPORAL_PORT', '65536', 'Too big'],
+    ['TEMPORAL_UI_PORT', '80.5', 'int'],
+    ['SIMULATOR_PORT', 'x', 'number'],
+    ['METRICS_PORT', '-5', 'Too small'],
+    ['MAX_CACHED_WORKFLOWS', '49', 'Too small'],
+    ['LOG_LEVEL', 'loud', 'debug'],
+  ])('refuses %s=%s, by name', (name, value, said) => {
+    const problems = problemsOf({ STRIPE_API_KEY: 'sk_test_1', [name]: value });
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toMatch(new RegExp(`^${name}: `));
+    expect(problems[0]).toContain(said);
+  });
+
+  it('reports every wrong variable at once', () => {
+    const problems = problemsOf({
+      DATABASE_URL: 'x',
+      LOG_LEVEL: 'x',
+      BILLING_ZONE: 'x',
+      STRIPE_API_KEY: 'x',
+    });
+    expect(problems.map((problem) => problem.slice(0, problem.indexOf(':'))).sort()).toEqual([
+      'BILLING_ZONE',
+      'DATABASE_URL',
+      'LOG_LEVEL',
+      'STRIPE_API_KEY',
+    ]);
+  });
+
+  it.each([
+    ['pk_test_1', 'publishable'],
+    ['whsec_1', 'webhook secret'],
+    ['vk_1', 'vault key'],
+    ['sk_test_', 'must be'],
+    ['sk_live', 'must be'],
+    [' sk_test_1', 'must be'],
+    ['sk_test_1\n', 'must be'],
+  ])('refuses %j as an API key and says why', (key, said) => {
+    expect(problemsOf({ STRIPE_API_KEY: key })[0]).toContain(said);
+  });
+
+  it('never shows a key or a database password', () => {
+    const config = loadConfig({
+      STRIPE_API_KEY: 'sk_test_hushhush',
+      DATABASE_URL: 'postgres://u:hushhush@h/d',
+    });
+    for (const shown of [
+      JSON.stringify(config),
+      inspect(config, { depth: 9 }),
+      String(config.STRIPE_API_KEY),
+    ]) {
+      expect(shown).not.toContain('hushhush');
+    }
+    expect(
+      problemsOf({
+        STRIPE_API_KEY: 'nonsense_hushhush',
+        DATABASE_URL: 'mysql://u:hushhush@h',
+      }).join(),
+    ).not.toContain('hushhush');
+  });
+});
+
+describe('live mode', () => {
+  const live = { STRIPE_API_KEY: 'sk_live_1', CHARGEONCE_MODE: 'live' };
+
+  it('bills with a live key when it is asked for by name', () => {
+    expect(loadConfig(live).mode).toBe('live');
+    expect(loadConfig({ ...live, STRIPE_API_KEY: 'rk_live_1' }).mode).toBe('live');
+  });
+
+  it.each<[string, Record<string, string>, string]>([
+    [
+      'a live key without CHARGEONCE_MODE=live',
+      { STRIPE_API_KEY: 'sk_live_1' },
+      'STRIPE_API_KEY: this is a live key',
+    ],
+    [
+      'a restricted live key without CHARGEONCE_MODE=live',
+      { STRIPE_API_KEY: 'rk_live_1' },
+      'STRIPE_API_KEY: this is a live key',
+    ],
+    [
+      'a live key sent to another host',
+      { ...live, STRIPE_API_BASE: 'http://127.0.0.1:1' },
+      'STRIPE_API_BASE: refused with a live key',
+    ],
+    [
+      'live mode with a test key',
+      { ...live, STRIPE_API_KEY: 'sk_test_1' },
+      'CHARGEONCE_MODE: live mode with a test key',
+    ],
+    [
+      'live mode with the simulator',
+      { CHARGEONCE_MODE: 'live' },
+      'CHARGEONCE_MODE: live mode needs a live STRIPE_API_KEY',
+    ],
+    [
+      'another host without a key',
+      { STRIPE_API_BASE: 'http://127.0.0.1:1' },
+      'STRIPE_API_BASE: set without STRIPE_API_KEY',
+    ],
+  ])('refuses %s', (_what, env, said) => {
+    expect(problemsOf(env).some((problem) => problem.startsWith(said))).toBe(true);
+  });
+
+  it('reports contradictions together', () => {
+    expect(
+      problemsOf({ STRIPE_API_KEY: 'sk_live_1', STRIPE_API_BASE: 'http://127.0.0.1:1' }),
+    ).toHaveLength(2);
+  });
+});
+
+describe('parseDurations', () => {
+  it.each(['', 's', '1', '-1s', '1e3s', '0s', '73h', '1m;2m', 'NaNs'])('refuses %j', (text) => {
+    expect(parseDurations(text)).toBeNull();
+  });
+});
+
+describe('.env.example', () => {
+  it('names every variable of the schema, and no other', () => {
+    const text = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
+    const named = [...text.matchAll(/^#?\s?([A-Z][A-Z0-9_]*)=/gm)].map((match) => match[1] ?? '');
+    const ours = named.filter((name) => !(name in TEMPORALS_OWN));
+    expect([...new Set(ours)].sort()).toEqual(Object.keys(configSchema.shape).sort());
+  });
+});
+
+/** Read by @temporalio/envconfig, not by us; the example may show them. */
+const TEMPORALS_OWN: Readonly<Record<string, true>> = {
+  TEMPORAL_ADDRESS: true,
+  TEMPORAL_NAMESPACE: true,
+  TEMPORAL_API_KEY: true,
+  TEMPORAL_PROFILE: true,
+  TEMPORAL_CONFIG_FILE: true,
+  TEMPORAL_TLS: true,
+  TEMPORAL_TLS_CLIENT_CERT_PATH: true,
+  TEMPORAL_TLS_CLIENT_KEY_PATH: true,
+  TEMPORAL_TLS_SERVER_CA_CERT_PATH: true,
+};
