@@ -91,6 +91,13 @@ function report(error: unknown, argv: readonly string[]): ExitCode {
   return exitCode;
 }
 
+// The reader of a pipe may leave early (`| head`); the command still cleans up after itself.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
+}
+
 process.exitCode = await main(process.argv);
 // Handles that a library keeps open must not keep a finished command alive.
 setTimeout(() => process.exit(), 2_000).unref();

@@ -26,9 +26,8 @@ export function installTelemetry(options: TelemetryOptions): Logger {
     },
     pino.destination({ dest: 2, sync: false }),
   );
-  const level = options.level.toUpperCase() as LogLevel;
   Runtime.install({
-    logger: new DefaultLogger(level, (entry) => forward(logger, entry)),
+    logger: new DefaultLogger(LEVELS[options.level], (entry) => forward(logger, entry)),
     ...(options.metricsPort === undefined
       ? {}
       : {
@@ -39,6 +38,13 @@ export function installTelemetry(options: TelemetryOptions): Logger {
   });
   return logger;
 }
+
+const LEVELS: Readonly<Record<TelemetryOptions['level'], LogLevel>> = {
+  debug: 'DEBUG',
+  info: 'INFO',
+  warn: 'WARN',
+  error: 'ERROR',
+};
 
 function forward(logger: Logger, entry: LogEntry): void {
   const level = entry.level.toLowerCase();

@@ -13,7 +13,13 @@ import {
   type StartedSend,
 } from '../db/sends.ts';
 import { classifyRefusal } from '../payments/classify.ts';
-import { LookupFailed, type FrozenSend, type PaymentIntentFacts, type Refusal, type SendReply } from '../payments/gateway.ts';
+import {
+  LookupFailed,
+  type FrozenSend,
+  type PaymentIntentFacts,
+  type Refusal,
+  type SendReply,
+} from '../payments/gateway.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop, tryAgain } from './errors.ts';
 import { indeterminate, mismatchOf, readIntent } from './read-intent.ts';
@@ -51,7 +57,11 @@ export async function charge(
     if (looked !== null) return { generation: facts.generation, result: looked, answer: null };
   }
   const attempt = newAttempt(charging);
-  const started = await startSend(deps.db, order, { key: facts.confirm.key, generation: facts.generation, attempt });
+  const started = await startSend(deps.db, order, {
+    key: facts.confirm.key,
+    generation: facts.generation,
+    attempt,
+  });
   if (started === null) return refusedToSend(charging);
   return confirm(charging, facts.paymentIntentId, { started, attempt });
 }
@@ -59,14 +69,23 @@ export async function charge(
 export async function readFacts(deps: ActivityDeps, slot: SlotRef): Promise<ChargeFacts> {
   const facts = await readChargeFacts(deps.db, slot);
   if (facts !== null) return facts;
-  throw stop(FAILURES.invariantBroken, `${slot.customerId} has no slot to charge in ${slot.period}`);
+  throw stop(
+    FAILURES.invariantBroken,
+    `${slot.customerId} has no slot to charge in ${slot.period}`,
+  );
 }
 
 /** The result when the row already has an answer, or when the order is for another generation. */
 export function settledBefore(facts: ChargeFacts, generation: number): ChargeResult | null {
   if (facts.state === 'charged' && facts.paymentIntentId !== null && facts.chargeId !== null) {
     const { paymentIntentId, chargeId, amountMinor, currency } = facts;
-    const result: ChargeOutcome = { outcome: 'charged', paymentIntentId, chargeId, amountMinor, currency };
+    const result: ChargeOutcome = {
+      outcome: 'charged',
+      paymentIntentId,
+      chargeId,
+      amountMinor,
+      currency,
+    };
     return { generation: facts.generation, result, answer: null };
   }
   if (facts.generation !== generation) {
@@ -211,13 +230,19 @@ async function readRefusedSend(
       await recordAnswer(db, reply.answer);
       throw tryAgain(FAILURES.chargeNotExecuted, verdict.reason, verdict.retryAfterMs);
     case 'indeterminate':
-      if (!verdict.sameKeyMayHelp) return result(charging, indeterminate(verdict.reason), reply.answer);
+      if (!verdict.sameKeyMayHelp)
+        return result(charging, indeterminate(verdict.reason), reply.answer);
       await recordAnswer(db, reply.answer);
       throw tryAgain(FAILURES.chargeIndeterminate, verdict.reason);
     case 'blocked':
       // A block proves nothing about an earlier send whose answer is missing.
-      if (before.unresolvedBefore) return result(charging, indeterminate(verdict.reason), reply.answer);
-      return result(charging, { outcome: 'blocked', reason: verdict.reason, advice: 'raise_cap' }, reply.answer);
+      if (before.unresolvedBefore)
+        return result(charging, indeterminate(verdict.reason), reply.answer);
+      return result(
+        charging,
+        { outcome: 'blocked', reason: verdict.reason, advice: 'raise_cap' },
+        reply.answer,
+      );
     case 'misconfigured':
       return misconfigured(charging, reply, { ...before, ...verdict });
   }
@@ -280,6 +305,9 @@ function frozenSend(charging: Charging, key: string, sending: Sending): FrozenSe
     apiVersion: sending.started.apiVersion,
     attemptId: sending.attempt.attemptId,
     onResend: ({ attemptId, lost }) =>
-      startResend(deps.db, key, { attempt: { attemptId, activityAttempt, worker: deps.worker }, lost }),
+      startResend(deps.db, key, {
+        attempt: { attemptId, activityAttempt, worker: deps.worker },
+        lost,
+      }),
   };
 }

@@ -1,7 +1,13 @@
 import type { ClaimAnswer, SkipReason } from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
 import type { SlotRef } from '../domain/ids.ts';
-import { claimAnswerOf, insertClaim, insertSkipped, readItemAndSlot, type ItemAndSlot } from '../db/slots.ts';
+import {
+  claimAnswerOf,
+  insertClaim,
+  insertSkipped,
+  readItemAndSlot,
+  type ItemAndSlot,
+} from '../db/slots.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop } from './errors.ts';
 import { freezeGeneration } from './frozen.ts';

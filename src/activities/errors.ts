@@ -7,7 +7,11 @@ import { FAILURES, type FailureType } from '../domain/failures.ts';
 import { IdempotencyKeyMissing } from '../payments/key-guard.ts';
 
 /** "Try again", under a catalogue type; the retry policy decides when, unless Stripe said it. */
-export function tryAgain(type: FailureType, message: string, retryAfterMs?: number | null): ApplicationFailure {
+export function tryAgain(
+  type: FailureType,
+  message: string,
+  retryAfterMs?: number | null,
+): ApplicationFailure {
   return ApplicationFailure.create({
     type,
     message,
@@ -18,7 +22,12 @@ export function tryAgain(type: FailureType, message: string, retryAfterMs?: numb
 
 /** "Stop": no retry can help. */
 export function stop(type: FailureType, message: string, cause?: Error): ApplicationFailure {
-  return ApplicationFailure.create({ type, message, nonRetryable: true, ...(cause === undefined ? {} : { cause }) });
+  return ApplicationFailure.create({
+    type,
+    message,
+    nonRetryable: true,
+    ...(cause === undefined ? {} : { cause }),
+  });
 }
 
 /** Runs an activity's body and gives whatever it throws its place in the catalogue. */
@@ -35,10 +44,16 @@ function toFailure(error: unknown): ApplicationFailure {
   const cause = error instanceof Error ? error : new Error(String(error));
   if (cause instanceof NoCustomers) return stop(FAILURES.noCustomers, cause.message, cause);
   if (cause instanceof RequestIdReused) return stop(FAILURES.invalidMessage, cause.message, cause);
-  if (cause instanceof IdempotencyKeyMissing) return stop(FAILURES.keyMissing, cause.message, cause);
-  if (cause instanceof EnvironmentMismatch) return stop(FAILURES.environmentMismatch, cause.message, cause);
+  if (cause instanceof IdempotencyKeyMissing)
+    return stop(FAILURES.keyMissing, cause.message, cause);
+  if (cause instanceof EnvironmentMismatch)
+    return stop(FAILURES.environmentMismatch, cause.message, cause);
   if (isRetryable(cause)) {
-    return ApplicationFailure.create({ type: FAILURES.databaseUnavailable, message: cause.message, cause });
+    return ApplicationFailure.create({
+      type: FAILURES.databaseUnavailable,
+      message: cause.message,
+      cause,
+    });
   }
   // A constraint refused, or a row is not what the code believes: a person must look.
   return stop(FAILURES.invariantBroken, cause.message, cause);

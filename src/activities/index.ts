@@ -15,7 +15,18 @@ import type { ActivityDeps } from './deps.ts';
 import { withFailures } from './errors.ts';
 import { reconcile } from './reconcile.ts';
 import { record, type RecordedOutcome } from './record.ts';
-import { decideRerun, listOpen, listShard, logOrder, move, plan, readPlan, readTotals, type RunPlan, type RunTotals } from './run.ts';
+import {
+  decideRerun,
+  listOpen,
+  listShard,
+  logOrder,
+  move,
+  plan,
+  readPlan,
+  readTotals,
+  type RunPlan,
+  type RunTotals,
+} from './run.ts';
 
 /** Well under the heartbeat time-out, so that one late beat does not count as a lost worker. */
 const HEARTBEAT_EVERY_MS = 2_500;
@@ -31,10 +42,14 @@ export function createBillingActivities(deps: ActivityDeps) {
     readPlan: (run: RunRef): Promise<RunPlan | null> => withFailures(() => readPlan(deps, run)),
     moveRun: (run: RunRef, state: RunState): Promise<void> =>
       withFailures(() => move(deps, run, state)),
-    listShard: (run: RunRef, range: { after: number; upTo: number }): Promise<readonly ListedItem[]> =>
-      withFailures(() => listShard(deps, run, range)),
-    listOpen: (run: RunRef, page: { after: string; limit: number }): Promise<readonly CustomerId[]> =>
-      withFailures(() => listOpen(deps, run, page)),
+    listShard: (
+      run: RunRef,
+      range: { after: number; upTo: number },
+    ): Promise<readonly ListedItem[]> => withFailures(() => listShard(deps, run, range)),
+    listOpen: (
+      run: RunRef,
+      page: { after: string; limit: number },
+    ): Promise<readonly CustomerId[]> => withFailures(() => listOpen(deps, run, page)),
     readTotals: (run: RunRef): Promise<RunTotals> => withFailures(() => readTotals(deps, run)),
     decideRerun: (order: RerunOrder): Promise<RerunAnswer> =>
       withFailures(() => decideRerun(deps, order)),

@@ -33,7 +33,8 @@ export function readIntent(facts: ChargeFacts, intent: PaymentIntentFacts): Inte
       return settled({
         outcome: 'misconfigured',
         reason: 'payment_intent_canceled',
-        advice: 'somebody canceled the PaymentIntent at Stripe; decide by hand what the customer owes',
+        advice:
+          'somebody canceled the PaymentIntent at Stripe; decide by hand what the customer owes',
         stopsRun: false,
       });
     // processing, requires_action, requires_capture: not final, and not ours to hurry.
@@ -51,7 +52,8 @@ function readRefusedIntent(facts: ChargeFacts, intent: PaymentIntentFacts): Inte
   const declinedCharge = lastError?.chargeId ?? intent.latestCharge;
   if (facts.generation > 1) {
     const isNew = declinedCharge !== null && !facts.earlierCharges.includes(declinedCharge);
-    if (!isNew) return facts.confirm.sentBefore ? { kind: 'ambiguous' } : { kind: 'confirmNotDone' };
+    if (!isNew)
+      return facts.confirm.sentBefore ? { kind: 'ambiguous' } : { kind: 'confirmNotDone' };
   }
   if (lastError === null) return { kind: 'ambiguous' };
   const reason = lastError.declineCode ?? lastError.code ?? 'card_declined';
@@ -69,7 +71,8 @@ function readRefusedIntent(facts: ChargeFacts, intent: PaymentIntentFacts): Inte
 /** Why this PaymentIntent is not the one we asked for (swapped replies, wrong host), or null. */
 export function mismatchOf(facts: ChargeFacts, intent: PaymentIntentFacts): string | null {
   const { slot } = facts;
-  const marked = (name: keyof typeof METADATA, value: string) => intent.metadata[METADATA[name]] === value;
+  const marked = (name: keyof typeof METADATA, value: string) =>
+    intent.metadata[METADATA[name]] === value;
   if (
     !marked('namespace', slot.namespace) ||
     !marked('customer', slot.customerId) ||

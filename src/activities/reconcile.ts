@@ -59,7 +59,10 @@ async function findByMetadata(
     return { kind: 'unknown', reason: 'not_found_and_key_older_than_23_h' };
   }
   if (others.length > 0) {
-    throw stop(FAILURES.invariantBroken, `several PaymentIntents carry the key of ${order.customerId}`);
+    throw stop(
+      FAILURES.invariantBroken,
+      `several PaymentIntents carry the key of ${order.customerId}`,
+    );
   }
   await adoptIntent(deps, order, found);
   return answerFor(facts, found);
@@ -90,7 +93,11 @@ function answerFor(facts: ChargeFacts, intent: PaymentIntentFacts): ReconcileAns
       if (reading.outcome.outcome === 'indeterminate') {
         return { kind: 'unknown', reason: reading.outcome.reason };
       }
-      const charge: ChargeResult = { generation: facts.generation, result: reading.outcome, answer: null };
+      const charge: ChargeResult = {
+        generation: facts.generation,
+        result: reading.outcome,
+        answer: null,
+      };
       return { kind: 'settled', charge };
     }
     case 'confirmNotDone':
@@ -99,4 +106,3 @@ function answerFor(facts: ChargeFacts, intent: PaymentIntentFacts): ReconcileAns
       return { kind: 'unknown', reason: 'key_older_than_23_h' };
   }
 }
-

@@ -26,7 +26,8 @@ export async function record(
   if (written.kind === 'recorded') return { outcome: charged.result.outcome };
   const { state, chargeId } = written;
   const contradicts =
-    charged.result.outcome === 'charged' && (state !== 'charged' || chargeId !== charged.result.chargeId);
+    charged.result.outcome === 'charged' &&
+    (state !== 'charged' || chargeId !== charged.result.chargeId);
   if (contradicts) {
     await writeAuditEntry(deps.db, {
       actor: 'run',
@@ -35,7 +36,10 @@ export async function record(
       period: slot.period,
       customerId: slot.customerId,
       reason: `Stripe shows a success while the slot is ${state}`,
-      details: { seen: charged.result.outcome === 'charged' ? charged.result.chargeId : null, stored: chargeId },
+      details: {
+        seen: charged.result.outcome === 'charged' ? charged.result.chargeId : null,
+        stored: chargeId,
+      },
     });
     throw stop(
       FAILURES.invariantBroken,

@@ -6,7 +6,14 @@ import { writeAuditEntry } from '../db/audit-log.ts';
 import { listOpenSlots } from '../db/open-slots.ts';
 import { acceptRerun } from '../db/reruns.ts';
 import { readRunSummary } from '../db/run-summary.ts';
-import { listItems, moveRun, planRun, readRun, type ListedItem, type RunState } from '../db/runs.ts';
+import {
+  listItems,
+  moveRun,
+  planRun,
+  readRun,
+  type ListedItem,
+  type RunState,
+} from '../db/runs.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop } from './errors.ts';
 import { freezeGeneration } from './frozen.ts';
@@ -32,7 +39,7 @@ export async function readPlan(deps: ActivityDeps, run: RunRef): Promise<RunPlan
 
 /** Moves the run's row along; a completed run stays completed. Twice: the second changes nothing. */
 export async function move(deps: ActivityDeps, run: RunRef, state: RunState): Promise<void> {
-  await moveRun(deps.db, run, state, 'run');
+  await moveRun(deps.db, run, { state, actor: 'run' });
 }
 
 /** A shard's customers by their places in the plan. */

@@ -9,7 +9,10 @@ const SHOWN = 25;
 
 /** The report for people: the verdict in one sentence, the numbers, then each row to look at. */
 export function formatAuditReport(report: AuditReport): string {
-  return [verdictSentence(report), '', numbers(report), ...findings(report), ''].join('\n');
+  // A fail stands whatever else is unknown; what was not heard is still said.
+  const besides = report.verdict === 'fail' ? report.unknowns.map((why) => `Besides: ${why}.`) : [];
+  const parts = [verdictSentence(report), ...besides, '', numbers(report), ...findings(report), ''];
+  return parts.join('\n');
 }
 
 function verdictSentence(report: AuditReport): string {

@@ -55,10 +55,10 @@ export function openDatabase(options: DatabaseOptions): Database {
   return { db, close: () => db.destroy() };
 }
 
-const typeParser = ((oid: number, format?: 'text' | 'binary') =>
-  oid === INT8_OID
-    ? parseInt8
-    : pg.types.getTypeParser(oid, format as 'text')) as typeof pg.types.getTypeParser;
+/** pg's own parsers, but for int8. */
+const typeParser: typeof pg.types.getTypeParser = (oid: number, format?: 'text' | 'binary') =>
+  // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- pg types the oid as an enum of the ones it knows
+  oid === INT8_OID ? parseInt8 : pg.types.getTypeParser(oid, format);
 
 /** Postgres int8 text → number; throws beyond the safe range instead of rounding. */
 export function parseInt8(text: string): number {

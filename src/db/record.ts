@@ -14,7 +14,11 @@ export interface OutcomeToRecord {
 /** What the row says after record: written now, or already settled by whoever came first. */
 export type Recorded =
   | { readonly kind: 'recorded' }
-  | { readonly kind: 'alreadySettled'; readonly state: SlotState; readonly chargeId: string | null };
+  | {
+      readonly kind: 'alreadySettled';
+      readonly state: SlotState;
+      readonly chargeId: string | null;
+    };
 
 /**
  * Writes an outcome into its slot, its generation, its last attempt and the audit log in one
@@ -27,8 +31,8 @@ export async function recordOutcome(
 ): Promise<Recorded> {
   const { result } = outcome;
   const charged = result.outcome === 'charged' ? result : null;
-  const reason = charged === null ? (result as { reason: string }).reason : null;
-  const advice = charged === null ? (result as { advice: string }).advice : null;
+  const reason = result.outcome === 'charged' ? null : result.reason;
+  const advice = result.outcome === 'charged' ? null : result.advice;
   const intent = 'paymentIntentId' in result ? result.paymentIntentId : null;
   const generationCharge = result.outcome === 'declined' ? result.declinedChargeId : (charged?.chargeId ?? null); // prettier-ignore
   // blocked keeps its generation open for the same key; indeterminate is not an answer.

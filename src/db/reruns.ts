@@ -86,6 +86,7 @@ async function readAnswer(trx: Db, order: RerunOrder): Promise<RerunAnswer | nul
       `request id ${order.requestId} was used for ${row.customer_id} in ${row.period}: give every order its own id`,
     );
   }
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only acceptRerun writes this column
   return row.answer as RerunAnswer;
 }
 

@@ -63,11 +63,18 @@ async function insertPlan(trx: Db, run: RunRef, plannedBy: string): Promise<void
     .where('active', '=', true)
     .executeTakeFirstOrThrow();
   if (count === 0) {
-    throw new NoCustomers('no active customer: import them first (chargeonce import customers FILE.csv)');
+    throw new NoCustomers(
+      'no active customer: import them first (chargeonce import customers FILE.csv)',
+    );
   }
   const won = await trx
     .insertInto('billing_runs')
-    .values({ namespace: run.namespace, period: run.period, customer_count: count, planned_by: plannedBy })
+    .values({
+      namespace: run.namespace,
+      period: run.period,
+      customer_count: count,
+      planned_by: plannedBy,
+    })
     .onConflict((conflict) => conflict.columns(['namespace', 'period']).doNothing())
     .returning('state')
     .executeTakeFirst();
@@ -99,7 +106,12 @@ async function insertPlan(trx: Db, run: RunRef, plannedBy: string): Promise<void
  * Moves the run's own state. A completed run stays completed: late reruns are served without opening
  * it again.
  */
-export async function moveRun(db: Db, run: RunRef, state: RunState, actor: string): Promise<void> {
+export async function moveRun(
+  db: Db,
+  run: RunRef,
+  to: { readonly state: RunState; readonly actor: string },
+): Promise<void> {
+  const { state, actor } = to;
   const over = state === 'completed' || state === 'stopped';
   await db.transaction().execute(async (trx) => {
     const moved = await trx
@@ -143,6 +155,7 @@ export async function listItems(
     .execute();
   return rows.map((row) => ({
     // The column's check constraint is the parser of this id.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
     customerId: row.customer_id as CustomerId,
     amountMinor: row.amount_minor,
     currency: row.currency,

@@ -12,7 +12,11 @@ export interface ItemAndSlot {
   readonly amountMinor: number;
   readonly currency: string;
   readonly description: string | null;
-  readonly slot: { readonly state: SlotState; readonly generation: number; readonly reason: string | null } | null;
+  readonly slot: {
+    readonly state: SlotState;
+    readonly generation: number;
+    readonly reason: string | null;
+  } | null;
 }
 
 /** One request as it will be sent for ever under its key. */

@@ -4,7 +4,8 @@ export const SERIALIZATION_FAILURE = '40001';
 
 /** SQLSTATEs we decide on, by name (postgresql.org/docs/current/errcodes-appendix.html). */
 const RETRYABLE: Readonly<Record<string, string>> = {
-  [SERIALIZATION_FAILURE]: 'serialization_failure: another transaction won; the same statement may succeed now',
+  [SERIALIZATION_FAILURE]:
+    'serialization_failure: another transaction won; the same statement may succeed now',
   '40P01': 'deadlock_detected: this transaction was the one given up',
   '53000': 'insufficient_resources',
   '53100': 'disk_full: nothing was written; goes on when there is room',
@@ -34,7 +35,8 @@ export function isRetryable(error: unknown): boolean {
 
 /** The SQLSTATE of a Postgres error, or null for anything else. */
 export function sqlstateOf(error: unknown): string | null {
-  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return null;
+  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string')
+    return null;
   // Its class starts with a digit, F, H, P or X; never with E, as Node's EPIPE and EPERM do.
   return /^[0-9FHPX][0-9A-Z]{4}$/.test(error.code) ? error.code : null;
 }

@@ -100,7 +100,7 @@ export class KeyGuardTransport extends Stripe.HttpClient {
     try {
       const response = await this.#inner.makeRequest(host, port, path, method, wireHeaders, inFlight.body, protocol, timeout); // prettier-ignore
       inFlight.status = response.getStatusCode();
-      inFlight.headers = response.getHeaders() as SendInFlight['headers'];
+      inFlight.headers = response.getHeaders();
       return response;
     } catch (error) {
       inFlight.lastError = describeSocketError(error);

@@ -11,7 +11,12 @@ import {
   type Refusal,
   type SendReply,
 } from './gateway.ts';
-import { answerOf, IdempotencyKeyMissing, KeyGuardTransport, type SendInFlight } from './key-guard.ts';
+import {
+  answerOf,
+  IdempotencyKeyMissing,
+  KeyGuardTransport,
+  type SendInFlight,
+} from './key-guard.ts';
 
 /** The version new requests are frozen with. Raising it never changes what an existing key sends. */
 const STRIPE_API_VERSION = '2026-10-28.endive';
@@ -32,15 +37,15 @@ export interface StripeGatewayOptions {
 }
 
 /** The only file that imports stripe: its retries off, our transport under it. */
-export function createStripeGateway(options: StripeGatewayOptions): PaymentGateway & { close(): void } {
+export function createStripeGateway(
+  options: StripeGatewayOptions,
+): PaymentGateway & { close(): void } {
   const base = options.apiBase === undefined ? null : new URL(options.apiBase);
   const agent =
     base?.protocol === 'http:'
       ? new http.Agent({ keepAlive: true, maxSockets: MAX_SOCKETS })
       : new https.Agent({ keepAlive: true, maxSockets: MAX_SOCKETS });
-  const transport = new KeyGuardTransport(
-    Stripe.createNodeHttpClient(agent) as InstanceType<typeof Stripe.HttpClient>,
-  );
+  const transport = new KeyGuardTransport(Stripe.createNodeHttpClient(agent));
   const stripe = new Stripe(options.apiKey, {
     apiVersion: STRIPE_API_VERSION,
     maxNetworkRetries: 0,
@@ -93,11 +98,16 @@ async function sendFrozen(call: {
   const inFlight = transport.begin(send);
   try {
     // The transport replaces the (empty) parameters by the frozen bytes.
-    const body: unknown = await stripe.rawRequest('POST', path, {}, {
-      idempotencyKey: send.idempotencyKey,
-      apiVersion: send.apiVersion,
-      additionalHeaders: { 'X-Attempt-Id': send.attemptId },
-    });
+    const body: unknown = await stripe.rawRequest(
+      'POST',
+      path,
+      {},
+      {
+        idempotencyKey: send.idempotencyKey,
+        apiVersion: send.apiVersion,
+        additionalHeaders: { 'X-Attempt-Id': send.attemptId },
+      },
+    );
     return readIntentReply(body, inFlight);
   } catch (error) {
     return readFailure(error, inFlight);
@@ -132,10 +142,9 @@ function readFailure(error: unknown, inFlight: SendInFlight): SendReply {
 
 function findKeyGuardError(error: unknown): IdempotencyKeyMissing | null {
   if (error instanceof IdempotencyKeyMissing) return error;
-  if (error instanceof Stripe.errors.StripeError && (error as { detail?: unknown }).detail instanceof IdempotencyKeyMissing) {
-    return (error as { detail?: unknown }).detail as IdempotencyKeyMissing;
-  }
-  return null;
+  // The SDK wraps what its transport throws.
+  const wrapped = error instanceof Stripe.errors.StripeError && 'detail' in error;
+  return wrapped && error.detail instanceof IdempotencyKeyMissing ? error.detail : null;
 }
 
 function toRefusal(from: {

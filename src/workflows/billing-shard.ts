@@ -110,7 +110,11 @@ async function chargeRange(input: ShardInput, state: NodeMode): Promise<void> {
   if (suggested && started < items.length && state.mode !== 'stopped') {
     const after = input.range.after + started;
     // The mode goes along, or a paused shard would go on by itself.
-    await continueAsNew<typeof billingShard>({ ...input, mode: state.mode, range: { ...input.range, after } });
+    await continueAsNew<typeof billingShard>({
+      ...input,
+      mode: state.mode,
+      range: { ...input.range, after },
+    });
   }
 }
 

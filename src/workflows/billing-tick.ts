@@ -4,7 +4,12 @@ import {
   SearchAttributeType,
   WorkflowExecutionAlreadyStartedError,
 } from '@temporalio/common';
-import { parseBillingPeriod, periodContaining, type BillingPeriod, type Granularity } from '../domain/billing-period.ts';
+import {
+  parseBillingPeriod,
+  periodContaining,
+  type BillingPeriod,
+  type Granularity,
+} from '../domain/billing-period.ts';
 import { FAILURES } from '../domain/failures.ts';
 import { runWorkflowId } from '../domain/ids.ts';
 import type { BillingNamespace } from '../domain/namespace.ts';

@@ -97,7 +97,8 @@ function unknownOutcome(generation: number, error: unknown): ChargeResult {
 
 function reasonOf(failure: ActivityFailure): string {
   const { cause } = failure;
-  if (cause instanceof TimeoutFailure) return `activity_timeout_${(cause.timeoutType ?? 'unknown').toLowerCase()}`;
+  if (cause instanceof TimeoutFailure)
+    return `activity_timeout_${(cause.timeoutType ?? 'unknown').toLowerCase()}`;
   if (cause instanceof ApplicationFailure) {
     return `${cause.type ?? 'error'}: ${cause.message}`.slice(0, 200);
   }

@@ -2,13 +2,7 @@ import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { OutcomeCounts, RerunAnswer, RerunOrder } from '../domain/charge.ts';
 import type { RunRef } from '../domain/ids.ts';
 
-export type RunPhase =
-  | 'planning'
-  | 'charging'
-  | 'paused'
-  | 'stopping'
-  | 'settling'
-  | 'completed';
+export type RunPhase = 'planning' | 'charging' | 'paused' | 'stopping' | 'settling' | 'completed';
 
 export interface RunProgress extends RunRef {
   readonly phase: RunPhase;

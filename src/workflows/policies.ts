@@ -22,7 +22,11 @@ export const { claimSlot, record, decideRerun } = proxyLocalActivities<BillingAc
   startToCloseTimeout: '8 seconds',
   // Longer waits become timers, so that a database outage does not keep the workflow task open.
   localRetryThreshold: '5 seconds',
-  retry: { initialInterval: '200 milliseconds', backoffCoefficient: 2, maximumInterval: '10 seconds' },
+  retry: {
+    initialInterval: '200 milliseconds',
+    backoffCoefficient: 2,
+    maximumInterval: '10 seconds',
+  },
 });
 
 /** Planning and lists: Postgres only, and too slow for a local activity at 100,000 customers. */
@@ -30,7 +34,11 @@ export const { planRun, readPlan, moveRun, listShard, listOpen, readTotals, logO
   proxyActivities<BillingActivities>({
     taskQueue: BILLING_TASK_QUEUE,
     startToCloseTimeout: '6 minutes',
-    retry: { initialInterval: '500 milliseconds', backoffCoefficient: 2, maximumInterval: '30 seconds' },
+    retry: {
+      initialInterval: '500 milliseconds',
+      backoffCoefficient: 2,
+      maximumInterval: '30 seconds',
+    },
   });
 
 /**

@@ -1,4 +1,10 @@
-import { ActivityFailure, ApplicationFailure, log, setHandler, workflowInfo } from '@temporalio/workflow';
+import {
+  ActivityFailure,
+  ApplicationFailure,
+  log,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
 import { parseCustomerId, type CustomerId } from '../domain/customer-id.ts';
 import type { RerunAnswer, RerunOrder } from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
@@ -65,7 +71,8 @@ export function serveMessages(
       await logOrder(state.run, { action: 'run.resumed', ...order });
       const totals = await readTotals(state.run);
       // Whoever paused or stopped it meanwhile has the last word.
-      if (state.orders() !== before) refuse('another order came in meanwhile; look, then resume again');
+      if (state.orders() !== before)
+        refuse('another order came in meanwhile; look, then resume again');
       state.setMode('running', null);
       await control.setShardMode('running');
       return { chargesToFire: totals.open };
@@ -105,7 +112,8 @@ async function decide(order: RerunOrder): Promise<RerunAnswer> {
     return await decideRerun(order);
   } catch (error) {
     // The caller is told what the activity said, not that an activity failed.
-    if (error instanceof ActivityFailure && error.cause instanceof ApplicationFailure) throw error.cause;
+    if (error instanceof ActivityFailure && error.cause instanceof ApplicationFailure)
+      throw error.cause;
     throw error;
   }
 }
@@ -139,7 +147,7 @@ const MAX_HISTORY_FOR_MESSAGES = 10_000;
 function problemOf(message: RerunMessage): string | null {
   const id = parseCustomerId(String(message?.customerId ?? ''));
   if (!id.ok) return id.problem;
-  if (!/^[\x21-\x7e]{1,128}$/.test(String(message.requestId ?? ''))) {
+  if (!/^[\x21-\x7e]{1,128}$/.test(message.requestId ?? '')) {
     return 'requestId must be 1 to 128 printable ASCII characters without spaces';
   }
   if (workflowInfo().historyLength > MAX_HISTORY_FOR_MESSAGES) {

@@ -2,9 +2,18 @@ import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/commo
 import type { RunRef } from '../domain/ids.ts';
 
 /** Keyword attributes to filter by in the Temporal UI; `chargeonce setup` registers them. */
-export const BILLING_PERIOD = defineSearchAttributeKey('BillingPeriod', SearchAttributeType.KEYWORD);
-export const BILLING_NAMESPACE = defineSearchAttributeKey('BillingNamespace', SearchAttributeType.KEYWORD);
-export const BILLING_OUTCOME = defineSearchAttributeKey('BillingOutcome', SearchAttributeType.KEYWORD);
+export const BILLING_PERIOD = defineSearchAttributeKey(
+  'BillingPeriod',
+  SearchAttributeType.KEYWORD,
+);
+export const BILLING_NAMESPACE = defineSearchAttributeKey(
+  'BillingNamespace',
+  SearchAttributeType.KEYWORD,
+);
+export const BILLING_OUTCOME = defineSearchAttributeKey(
+  'BillingOutcome',
+  SearchAttributeType.KEYWORD,
+);
 
 /** What every workflow of a run is filtered by in the Temporal UI. */
 export function runSearchAttributes(run: RunRef) {

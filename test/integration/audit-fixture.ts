@@ -48,7 +48,7 @@ export class BilledPeriod {
     const engine = await startEngine();
     await engine.plan(CUSTOMERS, RUN);
     for (const { id } of CUSTOMERS) await billOne(engine, id);
-    await moveRun(engine.db, RUN, 'completed', 'test');
+    await moveRun(engine.db, RUN, { state: 'completed', actor: 'test' });
     return new BilledPeriod(engine);
   }
 
@@ -82,10 +82,17 @@ export class BilledPeriod {
     await this.post('/v1/payment_intents', { key: one.key, body });
   }
 
-  async post(path: string, send: { key: string; body: URLSearchParams }): Promise<number> {
+  async post(
+    path: string,
+    send: { key: string; body: URLSearchParams; attemptId?: string },
+  ): Promise<number> {
     const response = await fetch(`${this.engine.simulator.url}${path}`, {
       method: 'POST',
-      headers: { Authorization: `Bearer ${TEST_KEY}`, 'Idempotency-Key': send.key },
+      headers: {
+        Authorization: `Bearer ${TEST_KEY}`,
+        'Idempotency-Key': send.key,
+        ...(send.attemptId === undefined ? {} : { 'X-Attempt-Id': send.attemptId }),
+      },
       body: send.body,
     });
     await response.text();

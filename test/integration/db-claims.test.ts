@@ -190,10 +190,10 @@ describe('planRun', () => {
 
   it('keeps a completed run completed when it is moved again', async () => {
     const run = await planned();
-    await moveRun(engine.db, run, 'charging', 'test');
-    await moveRun(engine.db, run, 'completed', 'test');
-    await moveRun(engine.db, run, 'charging', 'test');
-    await moveRun(engine.db, run, 'stopped', 'test');
+    await moveRun(engine.db, run, { state: 'charging', actor: 'test' });
+    await moveRun(engine.db, run, { state: 'completed', actor: 'test' });
+    await moveRun(engine.db, run, { state: 'charging', actor: 'test' });
+    await moveRun(engine.db, run, { state: 'stopped', actor: 'test' });
     expect((await readRun(engine.db, run))?.state).toBe('completed');
   });
 

@@ -27,14 +27,18 @@ process.stdout.write(`${passed} passed, ${failed} failed\n`);
 // A file that does not load fails the run without failing a test; no test at all is no success.
 process.exitCode = status === 0 && failed === 0 && passed > 0 ? 0 : 1;
 
+interface Report {
+  readonly numPassedTests: number;
+  readonly numFailedTests: number;
+  readonly testResults: readonly {
+    readonly status: string;
+    readonly assertionResults: readonly unknown[];
+  }[];
+}
+
 function readCounts(): { passed: number; failed: number } {
   try {
-    const parsed = JSON.parse(readFileSync(report, 'utf8')) as {
-      numPassedTests: number;
-      numFailedTests: number;
-      numFailedTestSuites: number;
-      testResults: { status: string; assertionResults: unknown[] }[];
-    };
+    const parsed: Report = JSON.parse(readFileSync(report, 'utf8'));
     const broken = parsed.testResults.filter(
       (file) => file.status === 'failed' && file.assertionResults.length === 0,
     ).length;
