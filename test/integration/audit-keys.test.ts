@@ -64,3 +64,27 @@ test('fails when a generation was charged and the slot names another charge', as
   );
   expect(found(await period.audit())).toEqual(['generation_differs ada']);
 });
+
+test('fails when a recorded attempt went out under a key that was never stored', async () => {
+  const { attempt_id: attemptId } = await period.engine.db
+    .selectFrom('charge_attempts')
+    .select('attempt_id')
+    .where('idempotency_key', '=', (await period.createKeyOf('bob')) ?? '')
+    .executeTakeFirstOrThrow();
+  const body = new URLSearchParams({ amount: '1', currency: 'usd' });
+  await period.post('/v1/payment_intents', { key: 'invented-per-attempt', body, attemptId });
+  expect(found(await period.audit())).toEqual(['attempt_differs bob']);
+});
+
+test('fails when one key is stored for the requests of two customers', async () => {
+  const key = (await period.createKeyOf('ada')) ?? '';
+  await period.tamper(
+    'ALTER TABLE charge_generations DROP CONSTRAINT charge_generations_pkey CASCADE',
+    `UPDATE charge_generations SET idempotency_key = '${key}' WHERE customer_id = 'bob' AND operation = 'create'`,
+  );
+  const report = await period.audit();
+  expect(found(report)).toContain('several_bodies bob');
+  expect(report.findings.find(({ kind }) => kind === 'several_bodies')?.message).toContain(
+    'is stored for two requests, of ada and bob',
+  );
+});

@@ -67,7 +67,9 @@ describe('a verdict that cannot be given', () => {
   test('fails even while the run is going when somebody is charged twice', async () => {
     await period.tamper("UPDATE billing_runs SET state = 'charging', completed_at = NULL");
     await period.intrude({ customer: 'ada', key: 'intruder-6' });
-    expect(await period.audit()).toMatchObject({ verdict: 'fail', doubleCharged: 1 });
+    const report = await period.audit();
+    expect(report).toMatchObject({ verdict: 'fail', doubleCharged: 1 });
+    expect(formatAuditReport(report)).toContain('Besides: the run is not over (charging)');
   });
 
   test('is unknown for a completed run with a slot that was never settled', async () => {
