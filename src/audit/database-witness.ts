@@ -14,7 +14,7 @@ export interface AuditedSlot {
   readonly version: string;
 }
 
-export interface AuditedGeneration {
+interface AuditedGeneration {
   readonly key: string;
   readonly operation: string;
   readonly generation: number;
@@ -24,7 +24,7 @@ export interface AuditedGeneration {
   readonly problem: string | null;
 }
 
-export interface Amount {
+interface Amount {
   readonly amountMinor: number;
   readonly currency: string;
 }

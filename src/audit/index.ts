@@ -1,7 +1,7 @@
 export { auditPeriod, quickCount, type AuditOptions, type QuickCount } from './audit-period.ts';
 export { formatAuditReport } from './format-report.ts';
 export { simulatorLedgerWitness } from './ledger-witness.ts';
-export { AUDIT_EXIT_CODES, auditExitCode, type AuditReport } from './report.ts';
+export { auditExitCode, type AuditReport } from './report.ts';
 export {
   providerWitness,
   stripeListWitness,

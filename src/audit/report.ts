@@ -2,7 +2,7 @@
 export type Verdict = 'pass' | 'fail' | 'unknown';
 
 /** What an exit code of the audit means to a script. */
-export const AUDIT_EXIT_CODES: Readonly<Record<Verdict, number>> = { pass: 0, fail: 1, unknown: 4 };
+const AUDIT_EXIT_CODES: Readonly<Record<Verdict, number>> = { pass: 0, fail: 1, unknown: 4 };
 
 /**
  * disagreement: the witnesses contradict each other, or a promise is broken. unfinished: not decided
