@@ -1,10 +1,8 @@
 import type { RunClient } from '../client.ts';
+import { SEARCH_ATTRIBUTES } from '../embedded/temporal-dev-server.ts';
 
 /** IndexedValueType KEYWORD of Temporal's API. */
 const KEYWORD = 2;
-
-/** What the workflows index themselves by; a Temporal namespace must know them before the first start. */
-export const SEARCH_ATTRIBUTES = ['BillingPeriod', 'BillingNamespace', 'BillingOutcome'] as const;
 
 /** Ours that the Temporal namespace does not know yet. Changes nothing. */
 export async function missingSearchAttributes(client: RunClient): Promise<readonly string[]> {

@@ -7,9 +7,9 @@ import type { Db } from './database.ts';
  * Stripe may prune a key once it is 24 h old, and then executes it again. One hour of margin: within
  * this window of the first send a key may be sent, after it only reconcile may look.
  */
-export const SEND_WINDOW = '23 hours';
+const SEND_WINDOW = '23 hours';
 
-export interface GenerationFacts {
+interface GenerationFacts {
   readonly key: string;
   /** a send may have left before: its outcome is to be looked up first */
   readonly sentBefore: boolean;

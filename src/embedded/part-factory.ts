@@ -14,7 +14,7 @@ import { temporalSpec } from './temporal-dev-server.ts';
 import { isRecord, parseJson } from './untyped.ts';
 
 /** Away from the usual ports of a PostgreSQL that the machine may have; Temporal's are its documented ones. */
-export const DEFAULT_PORTS = {
+const DEFAULT_PORTS = {
   postgres: 54_329,
   temporal: 7_233,
   temporalUi: 8_233,

@@ -9,7 +9,7 @@ import { connectSupervisor, reachSupervisor } from './supervisor-start.ts';
 import { locateTemporalBinary } from './temporal-binaries.ts';
 import type { FetchSource } from './temporal-fetch.ts';
 
-export type { PartRequest, PartStatus, ProcessRequest, StackEndpoints } from './part-spec.ts';
+export type { PartRequest, ProcessRequest, StackEndpoints } from './part-spec.ts';
 
 /** The supervisor stops nothing any more when it closed the connection; it only has to leave. */
 const LEAVE_TIMEOUT_MS = 5_000;

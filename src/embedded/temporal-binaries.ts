@@ -11,7 +11,7 @@ const run = promisify(execFile);
 export type TemporalBinary = 'temporal' | 'temporal-test-server';
 
 /** The versions that chargeonce is tested with; older ones are not used, newer ones on PATH are. */
-export const TEMPORAL_VERSIONS: Readonly<Record<TemporalBinary, string>> = {
+const TEMPORAL_VERSIONS: Readonly<Record<TemporalBinary, string>> = {
   temporal: '1.9.1',
   'temporal-test-server': '1.40.0',
 };

@@ -24,7 +24,7 @@ import { runInWindow } from './window.ts';
 /** Customers under way in one shard: rate × latency of a charge, with room (24/s × 2 s). */
 const CUSTOMER_WINDOW = 50;
 /** Shards under way in one node: enough to bridge one's end and the next one's start. */
-export const SHARD_WINDOW = 2;
+const SHARD_WINDOW = 2;
 
 export interface ShardInput extends RunRef {
   readonly range: PlanRange;

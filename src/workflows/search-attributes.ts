@@ -2,11 +2,11 @@ import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/commo
 import type { RunRef } from '../domain/ids.ts';
 
 /** Keyword attributes to filter by in the Temporal UI; `chargeonce setup` registers them. */
-export const BILLING_PERIOD = defineSearchAttributeKey(
+const BILLING_PERIOD = defineSearchAttributeKey(
   'BillingPeriod',
   SearchAttributeType.KEYWORD,
 );
-export const BILLING_NAMESPACE = defineSearchAttributeKey(
+const BILLING_NAMESPACE = defineSearchAttributeKey(
   'BillingNamespace',
   SearchAttributeType.KEYWORD,
 );

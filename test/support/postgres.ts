@@ -9,7 +9,7 @@ import { anyFreePort } from '../../src/embedded/ports.ts';
 import { postgresSpec, postgresUrl, preparePostgres } from '../../src/embedded/postgres.ts';
 
 /** A database of its own for one test or one file. */
-export interface TestDatabase {
+interface TestDatabase {
   readonly name: string;
   readonly url: string;
   /** Drops it with whoever is connected. Not needed at the end: the server goes with all its databases. */
