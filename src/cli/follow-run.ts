@@ -46,6 +46,7 @@ export async function followRun(options: FollowOptions): Promise<FollowEnd> {
       bar.phase(progress);
       if (progress?.phase === 'paused') {
         output.note(progress.note ?? 'the run is paused');
+        output.note(`"chargeonce resume ${run.period} --reason …" lets it go on`);
         return 'paused';
       }
     }

@@ -7,6 +7,7 @@ import { migrate, pendingMigrations } from '../db/migrate.ts';
 import { leaseStack, type PartRequest, type StackLease } from '../embedded/stack.ts';
 import { Secret } from '../secret.ts';
 import type { StripeAccess } from '../worker.ts';
+import { requireOwnAccount } from './account-check.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { hasPollers } from './pollers.ts';
 import { simulatorPart, workerPart } from './parts.ts';
@@ -73,6 +74,7 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
     const temporal = needs.temporal === true ? (profile ?? embeddedTemporal(lease)) : null;
     const stripe =
       needs.stripe === true || needs.worker === true ? stripeAccess(config, lease) : null;
+    if (stripe !== null) await requireOwnAccount(database.db, stripe, config.mode);
     let connected: Promise<RunClient> | null = null;
     const platform: Platform = {
       config,

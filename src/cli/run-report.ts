@@ -2,6 +2,7 @@ import type { ReasonCount, RunSummary } from '../db/run-summary.ts';
 import { OUTCOMES, type OutcomeCounts } from '../domain/charge.ts';
 import type { RunRef } from '../domain/ids.ts';
 import { describeAmount } from '../domain/money-text.ts';
+import { totalOf } from '../domain/outcome-counts.ts';
 import { bold, green, red, table, yellow } from './output.ts';
 
 /** The JSON object that `demo` and `run --wait` end with. Amounts in minor units. */
@@ -28,11 +29,14 @@ export function reportOf(from: {
   summary: RunSummary;
   provider: { doubleCharged: number | null; lost: number };
   seconds: number;
+  /** customers that had their outcome before those seconds began */
+  doneBefore?: number;
   workflowId: string;
   alreadyCompleted: boolean;
 }): RunReport {
   const { run, summary, provider, seconds } = from;
-  const rate = seconds === 0 ? 0 : summary.customers / seconds;
+  const done = settledIn(summary) - (from.doneBefore ?? 0);
+  const rate = seconds === 0 ? 0 : done / seconds;
   return {
     period: run.period,
     namespace: run.namespace,
@@ -47,6 +51,11 @@ export function reportOf(from: {
     workflowId: from.workflowId,
     alreadyCompleted: from.alreadyCompleted,
   };
+}
+
+/** Customers that have their outcome, or wait for a person. */
+export function settledIn(summary: RunSummary): number {
+  return totalOf(summary.counts) + summary.inReview;
 }
 
 /** The tables a run ends with: outcomes, money, and why customers were not charged. */
@@ -75,7 +84,9 @@ export function formatReasons(reasons: readonly ReasonCount[]): string {
 }
 
 function verdictLine(report: RunReport): string {
-  const speed = `${report.customers} customers in ${report.seconds} s (${report.customersPerSecond}/s)`;
+  const speed = report.alreadyCompleted
+    ? `${report.customers} customers, completed before`
+    : `${report.customers} customers, ${report.customersPerSecond}/s over ${report.seconds} s`;
   const twice = `charged twice: ${report.doubleCharged ?? 'not counted'}`;
   const lost = `lost: ${report.lost}`;
   const good = report.doubleCharged === 0 && report.lost === 0;

@@ -47,6 +47,9 @@ export async function withSession<T>(
     ...options.platform,
   });
   try {
+    if (shell.interrupted.aborted) {
+      throw new CommandError(EXIT.interrupted, 'interrupted before anything was done');
+    }
     return await work({ config, output, platform });
   } finally {
     output.redraw('');

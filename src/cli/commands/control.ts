@@ -1,4 +1,8 @@
 import type { Command } from '@commander-js/extra-typings';
+import { WorkflowNotFoundError } from '@temporalio/client';
+import { runWorkflowId, type RunRef } from '../../domain/ids.ts';
+import { CommandError, EXIT } from '../exit-codes.ts';
+import { goesOnNote } from './run.ts';
 import { defaultOperator, parseRun, withSession, type Shell } from '../shell.ts';
 
 const ORDERS = {
@@ -27,13 +31,25 @@ export function registerControl(program: Command, shell: Shell): void {
           async ({ platform, output }) => {
             const client = await platform.client();
             const { operator, reason } = options;
-            const answer = await client[order](run, { operator, reason });
+            const answer = await client[order](run, { operator, reason }).catch(
+              (error: unknown) => {
+                throw error instanceof WorkflowNotFoundError ? notUnderWay(run, order) : error;
+              },
+            );
             output.result({ ...run, order, operator, reason, ...answer });
             const fires =
               answer === undefined ? '' : `: up to ${answer.chargesToFire} charges follow`;
             output.line(`${order} of ${run.period} is taken${fires}`);
+            if (order === 'resume') output.line(goesOnNote(platform, run));
           },
         );
       });
   }
+}
+
+function notUnderWay(run: RunRef, order: keyof typeof ORDERS): CommandError {
+  return new CommandError(
+    EXIT.failed,
+    `${runWorkflowId(run)} is not under way: there is nothing to ${order}. "chargeonce status ${run.period}" shows how it stands`,
+  );
 }

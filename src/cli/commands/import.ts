@@ -1,6 +1,7 @@
+import { stat } from 'node:fs/promises';
 import type { Command } from '@commander-js/extra-typings';
 import { importCustomers } from '../../import/import-customers.ts';
-import { EXIT } from '../exit-codes.ts';
+import { CommandError, EXIT } from '../exit-codes.ts';
 import { table } from '../output.ts';
 import { defaultOperator, withSession, type Shell } from '../shell.ts';
 
@@ -22,6 +23,7 @@ export function registerImport(program: Command, shell: Shell): void {
     .option('--operator <name>', 'who imports, for the audit log', defaultOperator())
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (file, options) => {
+      if (file !== '-') await requireFile(file);
       await withSession(shell, { needs: {}, json: options.json === true }, async (session) => {
         const { output, platform } = session;
         const input = file === '-' ? process.stdin : file;
@@ -33,7 +35,8 @@ export function registerImport(program: Command, shell: Shell): void {
         output.result(done);
         if (!done.ok) {
           shell.exitCode = EXIT.usage;
-          output.note(`nothing was imported: ${done.problemCount} problems in ${file}`);
+          const found = done.problemCount === 1 ? '1 problem' : `${done.problemCount} problems`;
+          output.note(`nothing was imported: ${found} in ${file === '-' ? 'stdin' : file}`);
           const shown = done.problems.slice(0, SHOWN_PROBLEMS);
           output.line(
             table(
@@ -51,4 +54,12 @@ export function registerImport(program: Command, shell: Shell): void {
         );
       });
     });
+}
+
+/** A misspelled name is told at once, before a database is brought up for it. */
+async function requireFile(file: string): Promise<void> {
+  const found = await stat(file).catch(() => null);
+  if (found === null) throw new CommandError(EXIT.usage, `there is no file ${file}`);
+  if (found.isDirectory())
+    throw new CommandError(EXIT.usage, `${file} is a folder, not a CSV file`);
 }

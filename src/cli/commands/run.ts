@@ -4,8 +4,9 @@ import type { RunRef } from '../../domain/ids.ts';
 import { runWorkflowId } from '../../domain/ids.ts';
 import { countAtProvider } from '../audit-run.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
+import type { Platform } from '../platform.ts';
 import { followRun, type FollowEnd } from '../follow-run.ts';
-import { formatReport, reportOf } from '../run-report.ts';
+import { formatReport, reportOf, settledIn } from '../run-report.ts';
 import { defaultOperator, parseRun, withSession, type Session, type Shell } from '../shell.ts';
 
 export function registerRun(program: Command, shell: Shell): void {
@@ -38,7 +39,8 @@ async function startAndFollow(order: {
   const began = performance.now();
   if (before?.state === 'completed') {
     output.note(completedMessage(run));
-    await finish({ session, run, shell, seconds: 0, alreadyCompleted: true });
+    const doneBefore = settledIn(before);
+    await finish({ session, run, shell, seconds: 0, doneBefore, alreadyCompleted: true });
     return;
   }
   await requireCustomers(session, before);
@@ -46,8 +48,10 @@ async function startAndFollow(order: {
   const answer = await client.startRun(run, defaultOperator());
   const ui = platform.temporalUiUrl;
   const where = ui === null ? '' : ` · ${ui}/namespaces/default/workflows/${answer.workflowId}`;
-  const what = answer.kind === 'started' ? 'started' : 'is under way already: attached to';
-  output.note(`${what} ${answer.workflowId}${where}`);
+  if (answer.kind === 'completedBefore' && before === null) {
+    throw new CommandError(EXIT.failed, otherDatabaseMessage(run));
+  }
+  output.note(`${STARTED[answer.kind](answer.workflowId)}${where}`);
   if (!wait) {
     output.result({
       period: run.period,
@@ -55,15 +59,36 @@ async function startAndFollow(order: {
       workflowId: answer.workflowId,
       started: answer.kind === 'started',
     });
-    output.line(
-      `It goes on as long as a worker runs: "chargeonce status ${run.period}" shows it, "chargeonce up" keeps one running.`,
-    );
+    output.line(goesOnNote(platform, run));
     return;
   }
   const end = await followRun({ platform, output, run, interrupted: shell.interrupted });
   const seconds = (performance.now() - began) / 1000;
-  await finish({ session, run, shell, seconds, alreadyCompleted: false, end });
+  const doneBefore = before === null ? 0 : settledIn(before);
+  await finish({ session, run, shell, seconds, doneBefore, alreadyCompleted: false, end });
 }
+
+const STARTED = {
+  started: (id: string) => `started ${id}`,
+  alreadyRunning: (id: string) => `${id} is under way already: attached to it`,
+  completedBefore: (id: string) => `${id} has ended before: nobody is charged now`,
+} as const;
+
+function otherDatabaseMessage(run: RunRef): string {
+  return (
+    `Temporal has ${runWorkflowId(run)} as ended, but this database has no plan of it. ` +
+    'Do DATABASE_URL and TEMPORAL_ADDRESS belong together? Nobody was charged by this command'
+  );
+}
+
+/** What becomes of a run when nobody waits for it. */
+export function goesOnNote(platform: Platform, run: RunRef): string {
+  return platform.lease?.endpoints.temporalAddress === undefined
+    ? `It goes on as long as a worker runs: "chargeonce worker" is one; "chargeonce status ${run.period}" shows how it stands.`
+    : `It goes on only while a worker runs here: keep one by "chargeonce up", or go on now with "chargeonce run ${run.period} --wait".`;
+}
+
+const INTERRUPTED = 'interrupted: the run is kept and goes on when you run this command again';
 
 async function requireCustomers(session: Session, before: RunSummary | null): Promise<void> {
   if (before !== null) return;
@@ -93,6 +118,7 @@ async function finish(at: {
   run: RunRef;
   shell: Shell;
   seconds: number;
+  doneBefore: number;
   alreadyCompleted: boolean;
   end?: FollowEnd;
 }): Promise<void> {
@@ -100,10 +126,7 @@ async function finish(at: {
   const { output, platform } = session;
   const summary = await readRunSummary(platform.database.db, run);
   if (summary === null) {
-    if (at.end === 'interrupted') {
-      shell.exitCode = EXIT.interrupted;
-      return;
-    }
+    if (at.end === 'interrupted') throw new CommandError(EXIT.interrupted, INTERRUPTED);
     throw new CommandError(EXIT.failed, await whyNotPlanned(session, run));
   }
   const provider = await countAtProvider(platform, run);
@@ -112,7 +135,7 @@ async function finish(at: {
   output.line(formatReport(report, await readReasons(platform.database.db, run)));
   output.result(report);
   if (at.end === 'interrupted') {
-    output.note('interrupted: the run is kept and goes on when you run this command again');
+    output.note(INTERRUPTED);
     shell.exitCode = EXIT.interrupted;
   } else if ((report.doubleCharged ?? 0) > 0 || report.lost > 0) shell.exitCode = EXIT.failed;
   else if (report.doubleCharged === null) shell.exitCode = EXIT.unknown;

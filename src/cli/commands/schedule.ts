@@ -8,6 +8,7 @@ import {
   type WantedSchedule,
 } from '../../client/schedule.ts';
 import { parseBillingNamespace, type BillingNamespace } from '../../domain/namespace.ts';
+import { isTimeZone } from '../../domain/time-zone.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { table } from '../output.ts';
 import { withSession, type Shell } from '../shell.ts';
@@ -24,7 +25,11 @@ export function registerSchedule(program: Command, shell: Shell): void {
     .option('--namespace <name>', 'what is billed', 'base')
     .option('--day <1-28>', 'day of the month', wholeNumber(1, 28), 1)
     .option('--time <HH:MM>', 'time of day', clockTime, { hour: 0, minute: 0 })
-    .option('--zone <zone>', 'IANA time zone of calendar and periods (default: BILLING_ZONE)')
+    .option(
+      '--zone <zone>',
+      'IANA time zone of calendar and periods (default: BILLING_ZONE)',
+      timeZone,
+    )
     .option(
       '--every <unit>',
       `length of a period: ${GRANULARITIES.join(', ')}`,
@@ -51,6 +56,11 @@ export function registerSchedule(program: Command, shell: Shell): void {
         const verb =
           dryRun && done.action !== 'unchanged' ? `would be ${done.action}` : done.action;
         session.output.line(`schedule ${done.scheduleId}: ${verb}`);
+        if (session.platform.lease?.endpoints.temporalAddress !== undefined) {
+          session.output.note(
+            'The embedded Temporal keeps it, and it fires only while "chargeonce up" runs',
+          );
+        }
       });
     });
   registerDescribe(schedule, shell);
@@ -140,6 +150,11 @@ function wholeNumber(least: number, most: number) {
     if (Number.isInteger(value) && value >= least && value <= most) return value;
     throw new InvalidArgumentError(`a whole number from ${least} to ${most}`);
   };
+}
+
+function timeZone(text: string): string {
+  if (isTimeZone(text)) return text;
+  throw new InvalidArgumentError('an IANA time zone such as Europe/Berlin');
 }
 
 function clockTime(text: string): { hour: number; minute: number } {

@@ -22,7 +22,7 @@ export function registerStatus(program: Command, shell: Shell): void {
         if (summary === null) {
           throw new CommandError(
             EXIT.failed,
-            `${run.period} (${run.namespace}) was never planned here: start it with "chargeonce run ${run.period}"`,
+            `${run.period} (${run.namespace}) is not planned here yet: "chargeonce run ${run.period} --wait" starts it, or goes on with it`,
           );
         }
         const reasons = await readReasons(db, run);

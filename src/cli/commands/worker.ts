@@ -1,6 +1,7 @@
 import type { Command } from '@commander-js/extra-typings';
 import { startWorker } from '../../worker.ts';
-import { installTelemetry } from '../../telemetry.ts';
+import { installTelemetry, type TelemetryOptions } from '../../telemetry.ts';
+import { CommandError, EXIT } from '../exit-codes.ts';
 import { processOutput } from '../output.ts';
 import { WORKER_READY_LINE } from '../parts.ts';
 import { untilInterrupted, withSession, type Shell } from '../shell.ts';
@@ -17,7 +18,9 @@ export function registerWorker(program: Command, shell: Shell): void {
         const { temporal, stripe } = platform;
         if (temporal === null || stripe === null)
           throw new Error('a worker needs Temporal and Stripe');
-        const logger = installTelemetry({
+        // Says in our words that Temporal is not there; the worker's own connection says it in its own.
+        await platform.client();
+        const logger = telemetry({
           level: config.LOG_LEVEL,
           metricsPort: config.METRICS_PORT,
         });
@@ -39,4 +42,18 @@ export function registerWorker(program: Command, shell: Shell): void {
         await worker.shutdown();
       });
     });
+}
+
+function telemetry(options: TelemetryOptions): ReturnType<typeof installTelemetry> {
+  try {
+    return installTelemetry(options);
+  } catch (error) {
+    if (options.metricsPort === undefined) throw error;
+    const said = error instanceof Error ? error.message : String(error);
+    throw new CommandError(
+      EXIT.unavailable,
+      `metrics cannot be served on METRICS_PORT ${options.metricsPort}: ${said}. Choose another port, or unset it`,
+      error,
+    );
+  }
 }
