@@ -59,13 +59,22 @@ export class RunClient {
     await this.#connection.close();
   }
 
-  /** Starts the period's run, or attaches to the one under way. A completed one is not started again. */
-  async startRun(run: RunRef, startedBy: string): Promise<StartAnswer> {
+  /**
+   * Starts the period's run, or attaches to the one under way. One that ended is not started again,
+   * unless the caller knows from the run's row that it was stopped by an operator and says so: then it
+   * goes on where it was, and the slots decide who is charged.
+   */
+  async startRun(
+    run: RunRef,
+    startedBy: string,
+    options: { readonly goOnAfterStop?: boolean } = {},
+  ): Promise<StartAnswer> {
     const workflowId = runWorkflowId(run);
     try {
       await this.temporal.workflow.start<typeof billingRun>('billingRun', {
         ...startOptions(run, startedBy),
-        workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY',
+        workflowIdReusePolicy:
+          options.goOnAfterStop === true ? 'ALLOW_DUPLICATE' : 'ALLOW_DUPLICATE_FAILED_ONLY',
       });
       return { kind: 'started', workflowId };
     } catch (error) {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { FaultPlan } from '../simulator/index.ts';
 
 /**
- * What the demo does to its simulator: about one request in seven goes wrong, in every way that makes a
+ * What the demo does to its simulator: about one request in ten goes wrong, in every way that makes a
  * careless job charge twice or lose a customer. Each of them leaves its truth at the provider.
  */
 export function demoFaults(seed: number): FaultPlan {

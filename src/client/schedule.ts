@@ -24,6 +24,8 @@ export interface WantedSchedule {
   /** IANA zone of the calendar and of the periods */
   readonly zone: string;
   readonly granularity: Granularity;
+  /** the period that begins at the tick, or the one before it */
+  readonly bills: 'current' | 'previous';
 }
 
 /** Everything of a Schedule that we decide on, as text to compare and to show. */
@@ -108,6 +110,7 @@ function scheduleOptions(wanted: WantedSchedule) {
     namespace: wanted.namespace,
     granularity: wanted.granularity,
     zone: wanted.zone,
+    bills: wanted.bills,
   };
   return {
     scheduleId: scheduleId(wanted.namespace),

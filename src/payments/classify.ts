@@ -34,8 +34,9 @@ export function classifyRefusal(refusal: Refusal): Verdict {
     return { kind: 'indeterminate', reason: 'idempotency_error', sameKeyMayHelp: false };
   }
   if (refusal.status === 402) return classifyDecline(refusal);
-  // A wrong or missing API key would refuse every other customer as well.
+  // A wrong key, or one without the right, would refuse every other customer as well.
   if (refusal.status === 401) return misconfigured('api_key_refused', true);
+  if (refusal.status === 403) return misconfigured(refusal.code ?? 'permission_denied', true);
   // Our key is in use: the first send is still running, or the object is locked.
   if (refusal.status === 409) return classifyConflict(refusal);
   // The limiter stands in front of execution. lock_timeout is a 429 too.

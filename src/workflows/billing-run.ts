@@ -22,7 +22,7 @@ import { runNode, tellNodes } from './start-child.ts';
 export interface RunInput extends RunRef {
   /** who asked for the run: a schedule's tick or an operator */
   readonly startedBy: string;
-  /** a late rerun started this: it serves orders, and charges nobody whom no order names */
+  /** a late rerun started this: it never begins a run that was not planned, or goes on with one that was cut off */
   readonly onlyReruns?: boolean;
 }
 
@@ -32,9 +32,9 @@ const MIN_REPORT_EVERY = 50;
 
 /**
  * The billing run of a period: plan, charge through shards, settle what is unknown, close. Started
- * again after it completed, it charges nobody and only serves reruns; started again after a failure
- * or deletion, it goes through the plan again and the slots decide. Started by a late rerun, it never
- * begins, resumes or un-stops a run.
+ * again after it completed, it serves reruns and attends to customers whose outcome is still open, with
+ * their old keys; started again after a failure, a stop or a deletion, it goes through the plan again
+ * and the slots decide. Started by a late rerun, it never begins, resumes or un-stops a run.
  */
 export async function billingRun(input: RunInput): Promise<RunTotals> {
   const run: RunRef = { namespace: input.namespace, period: input.period };

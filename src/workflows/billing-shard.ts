@@ -16,7 +16,7 @@ import { isLeaf, shardNumber, splitRange, type PlanRange } from '../domain/shard
 import { describeCounts } from './counts-table.ts';
 import { shardReportSignal, type ShardMode } from './messages.ts';
 import { NodeMode } from './node-mode.ts';
-import { BATCH_PRIORITY, listShard, START_ONCE } from './policies.ts';
+import { BATCH_PRIORITY, listShard, START_AGAIN, START_ONCE } from './policies.ts';
 import { runSearchAttributes } from './search-attributes.ts';
 import { runCustomer, runNode, tellNodes, type NodeControl } from './start-child.ts';
 import { runInWindow } from './window.ts';
@@ -67,7 +67,8 @@ export async function runNodes(
     const start = () =>
       startChild(billingShard, {
         workflowId,
-        workflowIdReusePolicy: START_ONCE,
+        // A run that goes on after a stop goes through its shards again; each customer starts once.
+        workflowIdReusePolicy: START_AGAIN,
         parentClosePolicy: ParentClosePolicy.TERMINATE,
         args: [{ namespace, period, reportEvery, range: below, mode: control.mode() }],
         staticSummary: `customers ${below.after + 1} to ${below.upTo} of ${period}`,

@@ -4,26 +4,19 @@ import {
   SearchAttributeType,
   WorkflowExecutionAlreadyStartedError,
 } from '@temporalio/common';
-import {
-  parseBillingPeriod,
-  periodContaining,
-  type BillingPeriod,
-  type Granularity,
-} from '../domain/billing-period.ts';
+import { parseBillingPeriod, type BillingPeriod } from '../domain/billing-period.ts';
 import { FAILURES } from '../domain/failures.ts';
 import { runWorkflowId } from '../domain/ids.ts';
 import type { BillingNamespace } from '../domain/namespace.ts';
+import { periodOfTick, type TickCalendar } from '../domain/tick-period.ts';
 import { billingRun } from './billing-run.ts';
 import { OUTLIVES_PARENT, START_ONCE } from './policies.ts';
 import { runSearchAttributes } from './search-attributes.ts';
 
-export interface TickInput {
+export interface TickInput extends TickCalendar {
   readonly namespace: BillingNamespace;
   /** given by hand for a missed period; else the Schedule's nominal time decides */
   readonly period?: string;
-  readonly granularity: Granularity;
-  /** IANA zone the periods are reckoned in */
-  readonly zone: string;
 }
 
 export interface TickResult {
@@ -72,7 +65,7 @@ function periodOf(input: TickInput): BillingPeriod {
   }
   const nominal = workflowInfo().typedSearchAttributes.get(SCHEDULED_START_TIME);
   if (nominal !== undefined) {
-    return periodContaining(nominal.getTime(), input.granularity, input.zone);
+    return periodOfTick(nominal.getTime(), input);
   }
   throw ApplicationFailure.nonRetryable(
     'the tick was started by hand without a period: pass {"period": "2026-11"}',

@@ -80,7 +80,7 @@ export const { reconcile } = proxyActivities<ChargeActivities>({
  */
 export const START_ONCE = WorkflowIdReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY;
 
-/** Reruns and settle rounds go on with a customer that completed undecided; the slot guards. */
+/** Reruns, settle rounds and shards of a run that goes on: what completed undecided runs again; the slot guards. */
 export const START_AGAIN = WorkflowIdReusePolicy.ALLOW_DUPLICATE;
 
 /** The run outlives the tick that started it; shards and customers end with their parent. */

@@ -2,14 +2,8 @@ import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/commo
 import type { RunRef } from '../domain/ids.ts';
 
 /** Keyword attributes to filter by in the Temporal UI; `chargeonce setup` registers them. */
-const BILLING_PERIOD = defineSearchAttributeKey(
-  'BillingPeriod',
-  SearchAttributeType.KEYWORD,
-);
-const BILLING_NAMESPACE = defineSearchAttributeKey(
-  'BillingNamespace',
-  SearchAttributeType.KEYWORD,
-);
+const BILLING_PERIOD = defineSearchAttributeKey('BillingPeriod', SearchAttributeType.KEYWORD);
+const BILLING_NAMESPACE = defineSearchAttributeKey('BillingNamespace', SearchAttributeType.KEYWORD);
 export const BILLING_OUTCOME = defineSearchAttributeKey(
   'BillingOutcome',
   SearchAttributeType.KEYWORD,

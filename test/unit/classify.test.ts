@@ -92,7 +92,7 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
   [
     '403 for missing rights',
     { status: 403, code: 'more_permissions_required' },
-    { kind: 'misconfigured', stopsRun: false },
+    { kind: 'misconfigured', stopsRun: true },
   ],
   [
     '404 for an unknown object',
@@ -258,12 +258,13 @@ describe('classifyRefusal', () => {
     );
   });
 
-  it('stops the run only when the API key is refused', () => {
+  it('stops the run only when the API key is refused or lacks the right', () => {
     fc.assert(
       fc.property(anyRefusal, (given) => {
         const verdict = classifyRefusal(given);
         const stops = verdict.kind === 'misconfigured' && verdict.stopsRun;
-        expect(!stops || given.status === 401).toBe(true);
+        const missingRight = given.status === 403 && given.type !== 'vault_error';
+        expect(!stops || given.status === 401 || missingRight).toBe(true);
       }),
       { numRuns: 5_000 },
     );

@@ -141,6 +141,24 @@ describe('an operator', () => {
     expect(world.moves).toEqual(['charging', 'stopped']);
   }, 60_000);
 
+  it('goes on after a stop when it is started again: whoever is left is charged, and nobody again', async () => {
+    const { world, run } = bench.world(people(80));
+    const hold = gate();
+    world.charge = async () => {
+      await hold.opened;
+      return CHARGED;
+    };
+    const stopped = await bench.start(run);
+    await until('a full window', () => world.count('charge') === 50);
+    await stopped.executeUpdate(stopRunUpdate, { args: [order] });
+    hold.open();
+    await stopped.result();
+    const totals = await (await bench.start(run)).result();
+    expect(totals).toMatchObject({ open: 0, counts: { charged: 80 } });
+    expect(world.count('charge')).toBe(80);
+    expect(world.count('reconcile')).toBe(0);
+  }, 60_000);
+
   it('stops a run at once that waits hours for its next settle round', async () => {
     const { world, run } = bench.world(people(1));
     world.pauses = [6 * 3_600_000];

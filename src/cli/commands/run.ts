@@ -45,7 +45,10 @@ async function startAndFollow(order: {
   }
   await requireCustomers(session, before);
   const client = await platform.client();
-  const answer = await client.startRun(run, defaultOperator());
+  const goOnAfterStop = before?.state === 'stopped';
+  if (goOnAfterStop)
+    output.note(`${run.period} was stopped: it goes on with the customers that are left`);
+  const answer = await client.startRun(run, defaultOperator(), { goOnAfterStop });
   const ui = platform.temporalUiUrl;
   const where = ui === null ? '' : ` · ${ui}/namespaces/default/workflows/${answer.workflowId}`;
   if (answer.kind === 'completedBefore' && before === null) {

@@ -24,7 +24,7 @@ export function registerSchedule(program: Command, shell: Shell): void {
     .description('create the Schedule, or bring it to these settings and show what changes')
     .option('--namespace <name>', 'what is billed', 'base')
     .option('--day <1-28>', 'day of the month', wholeNumber(1, 28), 1)
-    .option('--time <HH:MM>', 'time of day', clockTime, { hour: 0, minute: 0 })
+    .option('--time <HH:MM>', 'time of day (default: 00:00)', clockTime)
     .option(
       '--zone <zone>',
       'IANA time zone of calendar and periods (default: BILLING_ZONE)',
@@ -36,6 +36,10 @@ export function registerSchedule(program: Command, shell: Shell): void {
       granularity,
       'month' as const,
     )
+    .option(
+      '--in-arrears',
+      'each tick bills the period that has just ended, not the one that begins',
+    )
     .option('--dry-run', 'only show what would change')
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (options) => {
@@ -45,9 +49,10 @@ export function registerSchedule(program: Command, shell: Shell): void {
         const wanted: WantedSchedule = {
           namespace: namespaceOf(options.namespace),
           dayOfMonth: options.day,
-          ...options.time,
+          ...(options.time ?? { hour: 0, minute: 0 }),
           zone: options.zone ?? session.config.BILLING_ZONE,
           granularity: options.every,
+          bills: options.inArrears === true ? 'previous' : 'current',
         };
         const dryRun = options.dryRun === true;
         const done = await ensureSchedule(client.temporal, wanted, { dryRun });

@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import type { Command } from '@commander-js/extra-typings';
 import { RunClient } from '../../client.ts';
-import { ensureSchedule, type WantedSchedule } from '../../client/schedule.ts';
+import { describeSchedule, ensureSchedule, type WantedSchedule } from '../../client/schedule.ts';
 import { loadConfig } from '../../config.ts';
 import { migrate, pendingMigrations } from '../../db/migrate.ts';
 import { DEFAULT_NAMESPACE } from '../../domain/namespace.ts';
@@ -17,7 +17,7 @@ export function registerSetup(program: Command, shell: Shell): void {
     .description('prepare a real PostgreSQL and Temporal: migrations, search attributes, schedule')
     .option('--dry-run', 'only say what would be done')
     .option('--yes', 'do it without asking')
-    .option('--no-schedule', 'leave the schedule alone')
+    .option('--no-schedule', 'create no schedule; one that exists is left alone in any case')
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (options) => {
       const output = processOutput(options.json === true);
@@ -41,6 +41,7 @@ export function registerSetup(program: Command, shell: Shell): void {
               minute: 0,
               zone: config.BILLING_ZONE,
               granularity: 'month',
+              bills: 'current',
             }
           : null;
         await prepare({
@@ -70,8 +71,12 @@ async function prepare(order: {
   const { output, databaseUrl, client, schedule } = order;
   const migrations = await connectOrExplain(() => pendingMigrations(databaseUrl), 'PostgreSQL');
   const attributes = await missingSearchAttributes(client);
-  const planned =
-    schedule === null ? null : await ensureSchedule(client.temporal, schedule, { dryRun: true });
+  // One that exists is somebody's decision; "schedule ensure" is the way to change it.
+  const missing =
+    schedule !== null && (await describeSchedule(client.temporal, schedule.namespace)) === null;
+  const planned = missing
+    ? await ensureSchedule(client.temporal, schedule, { dryRun: true })
+    : null;
   const todo = [
     ...migrations.map((name) => ['migration', name]),
     ...attributes.map((name) => ['search attribute', name]),
@@ -95,7 +100,7 @@ async function prepare(order: {
   }
   await migrate(databaseUrl);
   await addSearchAttributes(client, attributes);
-  if (schedule !== null) await ensureSchedule(client.temporal, schedule);
+  if (missing) await ensureSchedule(client.temporal, schedule);
   output.line(`done: ${todo.length} changes`);
   output.result({ ...plan, applied: true });
 }
