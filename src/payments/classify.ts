@@ -69,6 +69,13 @@ function classifyVaultRefusal(refusal: Refusal): Verdict {
   if (refusal.status === 503) {
     return { kind: 'notExecuted', reason: 'vault_unavailable', retryAfterMs: refusal.retryAfterMs };
   }
+  if (refusal.status === 429) {
+    return { kind: 'notExecuted', reason: 'vault_busy', retryAfterMs: refusal.retryAfterMs };
+  }
+  // It broke somewhere between its own check and Stripe's answer.
+  if (refusal.status >= 500) {
+    return { kind: 'indeterminate', reason: `vault_${refusal.status}`, sameKeyMayHelp: true };
+  }
   return misconfigured(refusal.code ?? `vault_${refusal.status}`, refusal.status === 401);
 }
 

@@ -85,6 +85,16 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
     { kind: 'misconfigured', stopsRun: true },
   ],
   [
+    "429 of the vault's own type",
+    { status: 429, type: 'vault_error', retryAfterMs: 500 },
+    { kind: 'notExecuted', reason: 'vault_busy', retryAfterMs: 500 },
+  ],
+  [
+    "500 of the vault's own type",
+    { status: 500, type: 'vault_error' },
+    { kind: 'indeterminate', reason: 'vault_500', sameKeyMayHelp: true },
+  ],
+  [
     "503 of the vault's own type",
     { status: 503, type: 'vault_error', retryAfterMs: 2_000 },
     { kind: 'notExecuted', reason: 'vault_unavailable', retryAfterMs: 2_000 },
@@ -215,6 +225,7 @@ describe('classifyRefusal', () => {
       'idempotency_error',
       'api_error',
       'something_new',
+      'vault_error',
       null,
     ),
     code: fc.constantFrom(
@@ -236,8 +247,10 @@ describe('classifyRefusal', () => {
   it('never ends a charge on a 409, 424, 429, 5xx or idempotency error', () => {
     fc.assert(
       fc.property(anyRefusal, (given) => {
+        // What the vault says itself never reached Stripe; its 409 is about the request.
+        const statuses = given.type === 'vault_error' ? [429] : [409, 424, 429];
         const open =
-          [409, 424, 429].includes(given.status) ||
+          statuses.includes(given.status) ||
           given.status >= 500 ||
           given.type === 'idempotency_error';
         const { kind } = classifyRefusal(given);
@@ -252,6 +265,7 @@ describe('classifyRefusal', () => {
       fc.property(anyRefusal, (given) => {
         if (classifyRefusal(given).kind !== 'declined') return;
         expect(given.status).toBe(402);
+        expect(given.type).not.toBe('vault_error');
         expect(given.declineCode).not.toBe('duplicate_transaction');
       }),
       { numRuns: 20_000 },
