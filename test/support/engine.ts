@@ -78,12 +78,16 @@ export interface EngineOptions {
   readonly simulator?: SimulatorOptions;
   readonly poolSize?: number;
   readonly timeoutMs?: number;
+  /** an engine that is there already: its database and simulator are used and left open */
+  readonly adopt?: { readonly databaseUrl: string; readonly simulator: Simulator };
 }
 
 /** The activities' world on real parts: a migrated database, the Stripe client, the simulator. */
 export async function startEngine(options: EngineOptions = {}): Promise<Engine> {
-  const databaseUrl = await migratedDatabase();
-  const simulator = await startSimulator({ endpointRate: 0, accountRate: 0, ...options.simulator });
+  const databaseUrl = options.adopt?.databaseUrl ?? (await migratedDatabase());
+  const simulator =
+    options.adopt?.simulator ??
+    (await startSimulator({ endpointRate: 0, accountRate: 0, ...options.simulator }));
   const database = openDatabase({
     url: databaseUrl,
     applicationName: 'engine test',
@@ -121,7 +125,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
     async close() {
       gateway.close();
       await database.close();
-      await simulator.close();
+      if (options.adopt === undefined) await simulator.close();
     },
   };
 }
