@@ -10,7 +10,7 @@ export interface WireRequest {
   readonly body: string;
 }
 
-export interface WireReply {
+interface WireReply {
   readonly status: number;
   readonly body: unknown;
   readonly headers?: Readonly<Record<string, string>>;
