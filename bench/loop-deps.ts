@@ -2,7 +2,7 @@ import type { ActivityDeps } from '../src/activities/deps.ts';
 import type { Platform } from '../src/cli/platform.ts';
 import { openDatabase } from '../src/db/database.ts';
 import { createStripeGateway } from '../src/payments/stripe-gateway.ts';
-import { stripeAccount } from '../src/worker.ts';
+import { stripeAccount } from '../src/payments/stripe-account.ts';
 
 /** The activities' world in this process, on the platform's parts. */
 export async function chargesOf(

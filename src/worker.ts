@@ -9,8 +9,8 @@ import { openDatabase } from './db/database.ts';
 import { ensureEnvironment } from './db/environment.ts';
 import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from './domain/ids.ts';
 import { assertTimeouts, SHUTDOWN_GRACE_MS } from './domain/timeouts.ts';
+import { stripeAccount } from './payments/stripe-account.ts';
 import { createStripeGateway } from './payments/stripe-gateway.ts';
-import type { PaymentGateway } from './payments/gateway.ts';
 import type { Secret } from './secret.ts';
 import { workflowBundle } from './workflow-bundle.ts';
 
@@ -92,16 +92,6 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
     await runAll(undo);
     throw error;
   }
-}
-
-/** The account this key bills: part of every idempotency key, so it must be known and never guessed. */
-export async function stripeAccount(
-  gateway: PaymentGateway,
-  stripe: StripeAccess,
-): Promise<string> {
-  if (stripe.accountId !== undefined) return stripe.accountId;
-  const { id } = await gateway.account();
-  return id;
 }
 
 async function createWorkers(

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Db } from '../db/database.ts';
 import { ensureEnvironment, EnvironmentMismatch } from '../db/environment.ts';
 import { LookupFailed } from '../payments/gateway.ts';
+import { stripeAccount } from '../payments/stripe-account.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
-import { stripeAccount, type StripeAccess } from '../worker.ts';
+import type { StripeAccess } from '../worker.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 
 /** One reset or 429 must not fail a command that only asks who it is; an outage must not hold it for long. */

@@ -8,7 +8,7 @@ import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from '../domain/ids.ts';
 import { DEFAULT_NAMESPACE } from '../domain/namespace.ts';
 import { LookupFailed } from '../payments/gateway.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
-import { stripeAccount } from '../worker.ts';
+import { stripeAccount } from '../payments/stripe-account.ts';
 import { locateTemporalBinary } from '../embedded/temporal-binaries.ts';
 import type { TemporalAccess } from './platform.ts';
 import { countPollers } from './pollers.ts';
@@ -113,12 +113,7 @@ export async function checkStripe(config: Config): Promise<Check[]> {
     timeoutMs: 10_000,
   });
   try {
-    const account = await stripeAccount(gateway, {
-      apiKey,
-      apiBase: config.STRIPE_API_BASE,
-      accountId: config.STRIPE_ACCOUNT_ID,
-      timeoutMs: 10_000,
-    });
+    const account = await stripeAccount(gateway, { accountId: config.STRIPE_ACCOUNT_ID });
     return [{ name: 'Stripe', state: 'ok', found: `${account}, ${config.mode} mode` }];
   } catch (error) {
     const status = error instanceof LookupFailed ? error.status : null;

@@ -28,7 +28,7 @@ const START_TIMEOUT_MS = 40_000;
 const POLL_MS = 100;
 
 /** A real process that a test kills, freezes and starts again. */
-export interface TestProcess {
+interface TestProcess {
   readonly pid: number;
   output(): string;
   signal(signal: NodeJS.Signals): void;

@@ -51,7 +51,7 @@ export interface TestHome {
   idle(): Promise<void>;
 }
 
-export interface CommandOptions {
+interface CommandOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: string;
 }

@@ -1,6 +1,6 @@
 import type { Command } from '@commander-js/extra-typings';
-import { startWorker } from '../../worker.ts';
-import { installTelemetry, type TelemetryOptions } from '../../telemetry.ts';
+import type { Logger } from 'pino';
+import type { TelemetryOptions } from '../../telemetry.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { processOutput } from '../output.ts';
 import { WORKER_READY_LINE } from '../parts.ts';
@@ -20,10 +20,11 @@ export function registerWorker(program: Command, shell: Shell): void {
           throw new Error('a worker needs Temporal and Stripe');
         // Says in our words that Temporal is not there; the worker's own connection says it in its own.
         await platform.client();
-        const logger = telemetry({
+        const logger = await telemetry({
           level: config.LOG_LEVEL,
           metricsPort: config.METRICS_PORT,
         });
+        const { startWorker } = await import('../../worker.ts');
         const worker = await startWorker({
           databaseUrl: platform.databaseUrl,
           temporal,
@@ -44,7 +45,9 @@ export function registerWorker(program: Command, shell: Shell): void {
     });
 }
 
-function telemetry(options: TelemetryOptions): ReturnType<typeof installTelemetry> {
+// The worker's SDK is the largest thing we load; only this command waits for it.
+async function telemetry(options: TelemetryOptions): Promise<Logger> {
+  const { installTelemetry } = await import('../../telemetry.ts');
   try {
     return installTelemetry(options);
   } catch (error) {
