@@ -18,8 +18,10 @@ export class NoCustomers extends Error {
   override readonly name = 'NoCustomers';
 }
 
-/** Freezing a million rows takes longer than a claim may. */
-const PLAN_STATEMENT_TIMEOUT = '300s';
+/** Counting a million rows takes longer than a claim may, and must stay under the pool's own limit (10 s). */
+const PLAN_STATEMENT_TIMEOUT = '9s';
+/** Items frozen by one statement: a fraction of a second, however many customers there are. */
+const PLAN_PAGE = 20_000;
 
 /** The run's row, or null when the period was never planned. */
 export async function readRun(db: Db, run: RunRef): Promise<PlannedRun | null> {
@@ -79,12 +81,7 @@ async function insertPlan(trx: Db, run: RunRef, plannedBy: string): Promise<void
     .returning('state')
     .executeTakeFirst();
   if (won === undefined) return;
-  await sql`
-    INSERT INTO billing_items (namespace, period, customer_id, position, stripe_customer_id,
-      payment_method_id, amount_minor, currency, description)
-    SELECT ${run.namespace}, ${run.period}, customer_id, row_number() OVER (ORDER BY customer_id),
-      stripe_customer_id, payment_method_id, amount_minor, currency, description
-    FROM customers WHERE active`.execute(trx);
+  await freezeItems(trx, run);
   // Expected is what can be charged: an item without payment method or amount is skipped.
   await sql`
     INSERT INTO billing_run_totals (namespace, period, currency, customer_count, amount_minor)
@@ -100,6 +97,30 @@ async function insertPlan(trx: Db, run: RunRef, plannedBy: string): Promise<void
     period: run.period,
     details: { customers: count },
   });
+}
+
+/** Copies the active customers page by page, in the order of their ids, from the transaction's snapshot. */
+async function freezeItems(trx: Db, run: RunRef): Promise<void> {
+  let after = '';
+  for (let placed = 0; ;) {
+    const { rows } = await sql<{ last: string | null; frozen: number }>`
+      WITH page AS (
+        SELECT * FROM customers WHERE active AND customer_id > ${after}
+        ORDER BY customer_id LIMIT ${PLAN_PAGE}
+      ), items AS (
+        INSERT INTO billing_items (namespace, period, customer_id, position, stripe_customer_id,
+          payment_method_id, amount_minor, currency, description)
+        SELECT ${run.namespace}, ${run.period}, customer_id,
+          ${placed}::integer + row_number() OVER (ORDER BY customer_id),
+          stripe_customer_id, payment_method_id, amount_minor, currency, description
+        FROM page
+      )
+      SELECT max(customer_id) AS last, count(*)::integer AS frozen FROM page`.execute(trx);
+    const page = rows[0];
+    if (page === undefined || page.last === null) return;
+    placed += page.frozen;
+    after = page.last;
+  }
 }
 
 /**

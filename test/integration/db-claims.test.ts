@@ -188,6 +188,23 @@ describe('planRun', () => {
     await engine.db.deleteFrom('customers').where('customer_id', '=', 'late').execute();
   });
 
+  it('gives everybody of a long list a place of their own, in one plan', async () => {
+    const many = await startEngine();
+    await sql`INSERT INTO customers (customer_id, stripe_customer_id, payment_method_id, amount_minor, currency)
+      SELECT 'n' || n, 'cus_' || n, 'pm_card_visa', 1500, 'usd' FROM generate_series(1, 45000) n`.execute(
+      many.db,
+    );
+    const run = runRef('2026-09');
+    expect((await planRun(many.db, run, 'test')).customerCount).toBe(45_000);
+    const { rows } = await sql<Record<string, number>>`
+      SELECT count(*)::int AS items, count(DISTINCT position)::int AS places, min(position) AS first,
+        max(position) AS last, bool_and(ordered)::int AS ordered
+      FROM (SELECT position, customer_id >= coalesce(lag(customer_id) OVER (ORDER BY position), '') AS ordered
+        FROM billing_items) i`.execute(many.db);
+    expect(rows[0]).toEqual({ items: 45_000, places: 45_000, first: 1, last: 45_000, ordered: 1 });
+    await many.close();
+  });
+
   it('keeps a completed run completed when it is moved again', async () => {
     const run = await planned();
     await moveRun(engine.db, run, { state: 'charging', actor: 'test' });
