@@ -66,6 +66,8 @@ export class FakeWorld {
   readonly orders: string[] = [];
   readonly answers = new Map<string, RerunAnswer>();
   readonly customers: readonly string[];
+  /** places in the plan, when most of them are empty: for the shape of large runs */
+  places: number | null = null;
   state: RunState | null = null;
   pauses: readonly number[] = [60_000, 300_000];
   charge: ChargeScript = () => CHARGED;
@@ -144,7 +146,7 @@ export class FakeWorld {
       this.state ??= 'planned';
       return {
         state: this.state,
-        customerCount: this.customers.length,
+        customerCount: this.places ?? this.customers.length,
         reconcilePausesMs: this.pauses,
       };
     },
@@ -153,7 +155,7 @@ export class FakeWorld {
       if (this.state === null) return null;
       return {
         state: this.state,
-        customerCount: this.customers.length,
+        customerCount: this.places ?? this.customers.length,
         reconcilePausesMs: this.pauses,
       };
     },
