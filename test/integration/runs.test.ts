@@ -122,22 +122,41 @@ describe('a billing run', () => {
     await assertInvariants(witnesses(run));
   });
 
-  it('finishes what a killed worker left in the middle of its charges', async () => {
+  it('finds out what became of charges that broke off right after their confirm', async () => {
     const run = nextRun();
     await insertCustomers(stack.db, mixed(8));
-    // A process that dies keeps its activity for ever; here it hangs, and the beats stop with it.
-    let hung = 0;
+    let broken = 0;
     await stack.addWorker({
       crashPoint: async (point) => {
-        if (point === 'afterConfirmReply' && hung < 2) {
-          hung += 1;
-          throw new TypeError('died before it could say anything');
+        if (point === 'afterConfirmReply' && broken < 2) {
+          broken += 1;
+          throw new TypeError('a slip of ours');
         }
       },
     });
+    // Whichever of the two workers takes a charge: enough of them meet the broken one.
     const totals = await bill(run);
+    expect(broken).toBeGreaterThan(0);
     expect(totals.open).toBe(0);
     await assertInvariants(witnesses(run));
+  });
+});
+
+describe('a worker', () => {
+  it('does not start on a database that belongs to another Stripe account', async () => {
+    const refused = stack.addWorker({ apiKey: 'sk_test_somebodyElse_1' });
+    await expect(refused).rejects.toMatchObject({ name: 'EnvironmentMismatch' });
+    await expect(refused).rejects.toThrow(/belongs to Stripe account .* but STRIPE_API_KEY is for/);
+  });
+
+  it('does not start with time-outs that do not fit together, or an API key that Stripe refuses', async () => {
+    await expect(stack.addWorker({ stripeTimeoutMs: 40_000 })).rejects.toThrow(
+      'time-outs do not fit together',
+    );
+    await expect(stack.addWorker({ apiKey: 'sk_wrong' })).rejects.toMatchObject({
+      name: 'LookupFailed',
+      status: 401,
+    });
   });
 });
 

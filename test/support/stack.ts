@@ -7,11 +7,17 @@ import { startEngine, TEST_KEY, type Engine, type EngineOptions } from './engine
 import { startDevServerEnvironment, type DevServerOptions } from './temporal-servers.ts';
 import { quietRuntime, workflowBundle } from './workflow-bench.ts';
 
+export interface WorkerChanges {
+  readonly crashPoint?: ActivityDeps['crashPoint'];
+  readonly apiKey?: string;
+  readonly stripeTimeoutMs?: number;
+}
+
 /** Worker, client, database and simulator around a Temporal server that the file has started. */
 export interface Stack extends Engine {
   readonly client: RunClient;
   /** One more worker process's worth of workers, in this process. */
-  addWorker(options?: { readonly crashPoint?: ActivityDeps['crashPoint'] }): Promise<RunningWorker>;
+  addWorker(options?: WorkerChanges): Promise<RunningWorker>;
 }
 
 /** A dev server whose workers keep quiet about the failures that tests provoke. */
@@ -44,7 +50,11 @@ export async function startStack(
     const worker = await startWorker({
       databaseUrl: new Secret(engine.databaseUrl),
       temporal: { connection: { address: env.address }, namespace: 'default' },
-      stripe: { apiKey: new Secret(TEST_KEY), apiBase: engine.simulator.url, timeoutMs: 5_000 },
+      stripe: {
+        apiKey: new Secret(more.apiKey ?? TEST_KEY),
+        apiBase: engine.simulator.url,
+        timeoutMs: more.stripeTimeoutMs ?? 5_000,
+      },
       mode: 'test',
       chargesPerSecond: 0,
       reconcilePausesMs: PAUSES_MS,
