@@ -21,6 +21,8 @@ import {
 /** The version new requests are frozen with. Raising it never changes what an existing key sends. */
 const STRIPE_API_VERSION = '2026-10-28.endive';
 
+/** Whoever asks for more patience than this gets it in a settle round: retries stay within a key's life. */
+const MAX_RETRY_AFTER_MS = 60_000;
 /** Largest page of a v1 list (docs.stripe.com/api/pagination). */
 const LIST_PAGE = 100;
 /** One customer and a few minutes hold a handful of intents; more means the query is wrong. */
@@ -166,7 +168,7 @@ function toRefusal(from: {
     adviceCode: body?.advice_code ?? null,
     message: body?.message ?? null,
     shouldRetry: should === 'true' ? true : should === 'false' ? false : null,
-    retryAfterMs: Number.isFinite(after) && after > 0 ? after * 1000 : null,
+    retryAfterMs: after > 0 ? Math.min(after * 1000, MAX_RETRY_AFTER_MS) : null,
     paymentIntent: body?.payment_intent == null ? null : toFacts(body.payment_intent),
   };
 }

@@ -197,6 +197,17 @@ describe('a reply', () => {
     });
   });
 
+  it.each([
+    ['3', 3_000],
+    ['999999', 60_000],
+    ['0', null],
+    ['-1', null],
+    ['Wed, 21 Oct 2026 07:28:00 GMT', null],
+  ])('asks for patience with Retry-After: %s, within bounds', async (header, retryAfterMs) => {
+    const reply = await refused(429, { type: 'api_error' }, { 'Retry-After': header });
+    expect(reply).toMatchObject({ refusal: { status: 429, retryAfterMs } });
+  });
+
   it('keeps the type that only its body knows, for a 400 as for a 402 of the vault', async () => {
     expect(await refused(400, { type: 'idempotency_error' })).toMatchObject({
       refusal: { type: 'idempotency_error' },
