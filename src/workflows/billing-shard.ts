@@ -103,7 +103,8 @@ async function chargeRange(input: ShardInput, state: NodeMode): Promise<void> {
       priority: BATCH_PRIORITY,
       summary: `${item.customerId} · ${input.period} · ${amount}`,
     });
-    if (result?.stopsRun === true) state.mode = 'paused';
+    // Never over a stop: a stopped run is told nothing any more, so nobody would wake it.
+    if (result?.stopsRun === true && state.mode === 'running') state.mode = 'paused';
     report.add(result);
   });
   await report.flush();
