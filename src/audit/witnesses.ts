@@ -1,7 +1,7 @@
 import type { RunRef } from '../domain/ids.ts';
 
 /** How far a witness has been heard; total is null while it is not known. */
-export interface AuditProgress {
+interface AuditProgress {
   readonly witness: 'database' | 'provider' | 'temporal';
   readonly done: number;
   readonly total: number | null;

@@ -7,7 +7,7 @@ import { startEngine, TEST_KEY, type Engine, type EngineOptions } from './engine
 import { startDevServerEnvironment, type DevServerOptions } from './temporal-servers.ts';
 import { quietRuntime, workflowBundle } from './workflow-bench.ts';
 
-export interface WorkerChanges {
+interface WorkerChanges {
   readonly crashPoint?: ActivityDeps['crashPoint'];
   readonly apiKey?: string;
   readonly stripeTimeoutMs?: number;
