@@ -127,8 +127,9 @@ function scheduleOptions(wanted: WantedSchedule) {
       staticSummary: `starts the billing run of each ${wanted.granularity}`,
     },
     policies: {
-      // The tick lasts seconds; a second one at the same time would find the run started.
-      overlap: ScheduleOverlapPolicy.SKIP,
+      // Each tick is a period of its own: one that comes while the tick before it waits for a worker
+      // must wait as well. Skipped, its period would be billed by nobody.
+      overlap: ScheduleOverlapPolicy.BUFFER_ALL,
       // Explicit: the default of a year would bill November in December.
       catchupWindow: CATCHUP_WINDOW_MS,
       pauseOnFailure: true,
