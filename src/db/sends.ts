@@ -136,11 +136,12 @@ export async function startSend(
 ): Promise<StartedSend | null> {
   const { rows } = await sql<{ request_body: string; api_version: string }>`
     WITH slot AS (
-      UPDATE billing_charges SET state = 'sent', sent_at = coalesce(sent_at, now()), reason = NULL,
+      UPDATE billing_charges s SET state = 'sent', sent_at = coalesce(sent_at, now()), reason = NULL,
         advice = NULL, settled_at = NULL, updated_at = now()
       WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
         AND generation = ${send.generation} AND state IN ('claimed', 'sent', 'indeterminate', 'blocked')
         AND EXISTS (SELECT FROM charge_generations g WHERE g.idempotency_key = ${send.key}
+          AND g.namespace = s.namespace AND g.period = s.period AND g.customer_id = s.customer_id
           AND g.outcome IS NULL AND coalesce(g.first_sent_at > now() - ${SEND_WINDOW}::interval, true))
       RETURNING 1
     ), generation AS (
