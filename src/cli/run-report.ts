@@ -58,6 +58,11 @@ export function settledIn(summary: RunSummary): number {
   return totalOf(summary.counts) + summary.inReview;
 }
 
+/** Customers without a final outcome: unknown, waiting for a person, or left claimed, sent or unclaimed. */
+export function openIn(summary: RunSummary): number {
+  return summary.customers - totalOf(summary.counts) + summary.counts.indeterminate;
+}
+
 /** The tables a run ends with: outcomes, money, and why customers were not charged. */
 export function formatReport(report: RunReport, reasons: readonly ReasonCount[]): string {
   const counts = table(

@@ -6,7 +6,7 @@ import { countAtProvider } from '../audit-run.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import type { Platform } from '../platform.ts';
 import { followRun, type FollowEnd } from '../follow-run.ts';
-import { formatReport, reportOf, settledIn } from '../run-report.ts';
+import { formatReport, openIn, reportOf, settledIn } from '../run-report.ts';
 import { defaultOperator, parseRun, withSession, type Session, type Shell } from '../shell.ts';
 
 export function registerRun(program: Command, shell: Shell): void {
@@ -142,8 +142,7 @@ async function finish(at: {
     shell.exitCode = EXIT.interrupted;
   } else if ((report.doubleCharged ?? 0) > 0 || report.lost > 0) shell.exitCode = EXIT.failed;
   else if (report.doubleCharged === null) shell.exitCode = EXIT.unknown;
-  else if (report.state !== 'completed' || report.indeterminate > 0)
-    shell.exitCode = EXIT.unfinished;
+  else if (report.state !== 'completed' || openIn(summary) > 0) shell.exitCode = EXIT.unfinished;
 }
 
 /** The run's workflow ended before it had a plan: its failure says why. */
