@@ -6,7 +6,8 @@ RUN apt-get update \
   && apt-get install --yes --no-install-recommends ca-certificates \
   && rm -rf /var/lib/apt/lists/*
 
-ENV NODE_ENV=production
+# Commands that wait for a run keep a lock and a socket in the home, and /app is not theirs to write.
+ENV NODE_ENV=production CHARGEONCE_HOME=/home/node/.chargeonce
 WORKDIR /app
 
 # Dependencies first: they change less often than the code. Optional ones stay in, since the
