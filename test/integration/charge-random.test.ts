@@ -20,7 +20,7 @@ let engine: Engine;
 
 /** CHARGE_SEEDS=100-140 looks further than CI does; a seed that fails reproduces its faults. */
 function seeds(): readonly number[] {
-  const [from = 1, to = 4] = (process.env['CHARGE_SEEDS'] ?? '1-4').split('-').map(Number);
+  const [from = 1, to = 3] = (process.env['CHARGE_SEEDS'] ?? '1-3').split('-').map(Number);
   return Array.from({ length: to - from + 1 }, (_, i) => from + i);
 }
 
