@@ -11,8 +11,10 @@ import {
 } from '@temporalio/client';
 import { assertNever } from '../domain/assert-never.ts';
 import type { Granularity } from '../domain/billing-period.ts';
+import { MS_PER_DAY } from '../domain/civil-date.ts';
 import { BILLING_TASK_QUEUE, scheduleId, tickWorkflowId } from '../domain/ids.ts';
 import type { BillingNamespace } from '../domain/namespace.ts';
+import { skippedTick } from '../domain/tick-gap.ts';
 import type { TickInput } from '../workflows/billing-tick.ts';
 
 export interface WantedSchedule {
@@ -43,6 +45,11 @@ export interface EnsuredSchedule {
   readonly changes: readonly ScheduleChange[];
 }
 
+/** The wanted time does not exist on some day of the wanted ones; nothing was changed. */
+export class TickWouldBeSkipped extends Error {
+  override readonly name = 'TickWouldBeSkipped';
+}
+
 /** A tick that is later than this is not made up for: an operator bills the period by hand. */
 const CATCHUP_WINDOW_MS = 3 * 24 * 3_600_000;
 
@@ -55,6 +62,7 @@ export async function ensureSchedule(
   wanted: WantedSchedule,
   options: { readonly dryRun?: boolean } = {},
 ): Promise<EnsuredSchedule> {
+  refuseSkippedTicks(wanted);
   const id = scheduleId(wanted.namespace);
   const target = scheduleOptions(wanted);
   const current = await describeSchedule(client, wanted.namespace);
@@ -76,6 +84,17 @@ export async function ensureSchedule(
     }));
   }
   return { scheduleId: id, action: 'updated', changes };
+}
+
+function refuseSkippedTicks(wanted: WantedSchedule): void {
+  const skipped = skippedTick(wanted, Math.floor(Date.now() / MS_PER_DAY));
+  if (skipped === null) return;
+  const two = (value: number): string => String(value).padStart(2, '0');
+  throw new TickWouldBeSkipped(
+    `${two(wanted.hour)}:${two(wanted.minute)} does not exist on ${skipped.year}-${two(skipped.month)}-${two(skipped.day)} ` +
+      `in ${wanted.zone}: clocks are put forward over it, and that period would be billed by nobody. Choose another time, ` +
+      'such as 06:00',
+  );
 }
 
 /** The Schedule as Temporal has it, or null when there is none. */

@@ -4,6 +4,7 @@ import {
   describeSchedule,
   ensureSchedule,
   removeSchedule,
+  TickWouldBeSkipped,
   type ScheduleChange,
   type WantedSchedule,
 } from '../../client/schedule.ts';
@@ -55,7 +56,12 @@ export function registerSchedule(program: Command, shell: Shell): void {
           bills: options.inArrears === true ? 'previous' : 'current',
         };
         const dryRun = options.dryRun === true;
-        const done = await ensureSchedule(client.temporal, wanted, { dryRun });
+        const done = await ensureSchedule(client.temporal, wanted, { dryRun }).catch(
+          (error: unknown) => {
+            if (!(error instanceof TickWouldBeSkipped)) throw error;
+            throw new CommandError(EXIT.usage, error.message, error);
+          },
+        );
         session.output.result({ ...done, dryRun });
         if (done.changes.length > 0) session.output.line(changesTable(done.changes));
         const verb =
