@@ -33,7 +33,7 @@ export function classifyRefusal(refusal: Refusal): Verdict {
   if (refusal.type === 'idempotency_error') {
     return { kind: 'indeterminate', reason: 'idempotency_error', sameKeyMayHelp: false };
   }
-  if (refusal.status === 402) return classifyDecline(refusal);
+  if (refusal.status === 402) return classify402(refusal);
   // A wrong key, or one without the right, would refuse every other customer as well.
   if (refusal.status === 401) return misconfigured('api_key_refused', true);
   if (refusal.status === 403) return misconfigured(refusal.code ?? 'permission_denied', true);
@@ -89,7 +89,11 @@ function classifyConflict(refusal: Refusal): Verdict {
   return { kind: 'notExecuted', reason, retryAfterMs: refusal.retryAfterMs };
 }
 
-function classifyDecline(refusal: Refusal): Verdict {
+function classify402(refusal: Refusal): Verdict {
+  // A host or proxy whose own bill is unpaid says 402 too. Only Stripe's card_error is a decline.
+  if (refusal.type !== 'card_error') {
+    return { kind: 'indeterminate', reason: 'http_402', sameKeyMayHelp: false };
+  }
   const reason = refusal.declineCode ?? refusal.code ?? 'card_declined';
   // Same amount and card were used just before: the other payment may be ours.
   if (reason === 'duplicate_transaction') {

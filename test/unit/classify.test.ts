@@ -70,6 +70,16 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
     { kind: 'indeterminate', reason: 'duplicate_transaction', sameKeyMayHelp: false },
   ],
   [
+    '402 that is no card error, as a proxy says it whose own bill is unpaid',
+    { status: 402, type: 'Payment Required' },
+    { kind: 'indeterminate', reason: 'http_402', sameKeyMayHelp: false },
+  ],
+  [
+    '402 without a type',
+    { status: 402, type: null },
+    { kind: 'indeterminate', reason: 'http_402', sameKeyMayHelp: false },
+  ],
+  [
     "402 of the vault's own type",
     { status: 402, type: 'vault_error', code: 'cap_exceeded' },
     { kind: 'blocked', reason: 'cap_exceeded' },
@@ -260,12 +270,12 @@ describe('classifyRefusal', () => {
     );
   });
 
-  it('declines on a 402 alone, and never on a duplicate', () => {
+  it('declines on a 402 for a card alone, and never on a duplicate', () => {
     fc.assert(
       fc.property(anyRefusal, (given) => {
         if (classifyRefusal(given).kind !== 'declined') return;
         expect(given.status).toBe(402);
-        expect(given.type).not.toBe('vault_error');
+        expect(given.type).toBe('card_error');
         expect(given.declineCode).not.toBe('duplicate_transaction');
       }),
       { numRuns: 20_000 },
