@@ -263,6 +263,9 @@ async function misconfigured(
     await recordAnswer(charging.deps.db, reply.answer);
     const looked = await lookFirst(charging, paymentIntentId);
     if (looked !== null && looked.outcome !== 'declined') return result(charging, looked, null);
+    // Rights are checked before keys: a 403 does not say that the same key is not at work just now.
+    if (looked === null && unresolvedBefore && reply.refusal.status === 403)
+      return result(charging, indeterminate(reason), null);
   } else if (unresolvedBefore) {
     return result(charging, indeterminate(reason), reply.answer);
   }
