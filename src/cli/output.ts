@@ -41,10 +41,13 @@ export function processOutput(json: boolean): Output {
     },
     redraw(text) {
       if (!interactive) return;
-      clear();
-      if (text === '') return;
+      if (text === '') {
+        clear();
+        return;
+      }
       const width = process.stderr.columns || 80;
-      process.stderr.write(text.slice(0, width - 1));
+      // Cleared and drawn in one write: between two the line would flicker.
+      process.stderr.write(`\r\u001B[2K${text.slice(0, width - 1)}`);
       drawn = true;
     },
   };
