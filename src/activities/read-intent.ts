@@ -51,7 +51,10 @@ function readRefusedIntent(facts: ChargeFacts, intent: PaymentIntentFacts): Inte
   const { lastError } = intent;
   const declinedCharge = lastError?.chargeId ?? intent.latestCharge;
   if (facts.generation > 1) {
-    const isNew = declinedCharge !== null && !facts.earlierCharges.includes(declinedCharge);
+    const { earlierCharges } = facts;
+    // An earlier answer that named no charge may have been about this one.
+    const isOld = earlierCharges.includes(declinedCharge) || earlierCharges.includes(null);
+    const isNew = declinedCharge !== null && !isOld;
     if (!isNew)
       return facts.confirm.sentBefore ? { kind: 'ambiguous' } : { kind: 'confirmNotDone' };
   }

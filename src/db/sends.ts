@@ -32,8 +32,11 @@ export interface ChargeFacts {
   readonly currency: string;
   readonly create: GenerationFacts;
   readonly confirm: GenerationFacts;
-  /** charges that earlier generations were declined with, so that an old decline is not read as a new one */
-  readonly earlierCharges: readonly string[];
+  /**
+   * charges that earlier confirms were declined with, so that an old decline is not read as a new one;
+   * null for a confirm whose answer named none
+   */
+  readonly earlierCharges: readonly (string | null)[];
 }
 
 /** Everything the charge and reconcile activities decide on, in one read; null when there is no slot with keys. */
@@ -48,7 +51,7 @@ export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFact
            CASE WHEN s.generation = 1 THEN '{}'::text[] ELSE ARRAY(
              SELECT g.charge_id FROM charge_generations g
              WHERE g.namespace = s.namespace AND g.period = s.period AND g.customer_id = s.customer_id
-               AND g.generation < s.generation AND g.charge_id IS NOT NULL) END AS earlier_charges
+               AND g.generation < s.generation AND g.operation = 'confirm' AND g.first_sent_at IS NOT NULL) END AS earlier_charges
     FROM billing_charges s
     JOIN billing_items i USING (namespace, period, customer_id)
     JOIN charge_generations f ON f.idempotency_key = s.idempotency_key
@@ -81,7 +84,7 @@ interface FactsRow {
   confirm_sent_at: Date | null;
   confirm_open: boolean;
   confirm_window: boolean;
-  earlier_charges: string[];
+  earlier_charges: (string | null)[];
 }
 
 function toFacts(slot: SlotRef, row: FactsRow): ChargeFacts {
