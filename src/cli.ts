@@ -76,7 +76,8 @@ function buildProgram(shell: Shell): Command {
 function report(error: unknown, argv: readonly string[]): ExitCode {
   if (error instanceof CommanderError) {
     // Commander has printed its own message; help and version are not errors.
-    return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (error.exitCode === 0) return EXIT.ok;
+    return asJson(error.message.replace(/^error: /, ''), EXIT.usage, argv);
   }
   const known = error instanceof CommandError || error instanceof ConfigError;
   const exitCode =
@@ -86,8 +87,14 @@ function report(error: unknown, argv: readonly string[]): ExitCode {
   if (!known && error instanceof Error && process.env['DEBUG'] !== undefined) {
     process.stderr.write(`${error.stack ?? ''}\n`);
   }
-  if (argv.includes('--json'))
+  return asJson(message, exitCode, argv);
+}
+
+/** The error as the last line of stdout for whoever asked for JSON. */
+function asJson(message: string, exitCode: ExitCode, argv: readonly string[]): ExitCode {
+  if (argv.includes('--json')) {
     process.stdout.write(`${JSON.stringify({ error: message, exitCode })}\n`);
+  }
   return exitCode;
 }
 

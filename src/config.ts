@@ -30,7 +30,10 @@ const port = z.coerce.number().int().min(1).max(65_535).optional();
 export const configSchema = z.object({
   DATABASE_URL: z
     .string()
-    .regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
+    .superRefine((url, context) => {
+      const problem = databaseUrlProblem(url);
+      if (problem !== null) context.addIssue({ code: 'custom', message: problem });
+    })
     .transform((url) => new Secret(url))
     .optional(),
   STRIPE_API_KEY: z
@@ -144,6 +147,12 @@ function contradictions(config: z.infer<typeof configSchema>): string[] {
     );
   }
   return problems;
+}
+
+function databaseUrlProblem(url: string): string | null {
+  if (!/^postgres(ql)?:\/\//.test(url)) return 'must be a postgres:// URL';
+  if (URL.canParse(url)) return null;
+  return 'is no URL: percent-encode special characters of the password, "#" as %23 and "/" as %2F';
 }
 
 function keyProblem(key: string): string | null {

@@ -140,8 +140,11 @@ function supervise(
   };
   const stopped = (async () => {
     try {
-      // One that fails takes the other with it: half a worker would look alive.
-      await Promise.all(workers.map((worker) => worker.run().finally(stop)));
+      // One that fails takes the other with it: half a worker would look alive. Both are awaited, so
+      // that charges which drain keep their database.
+      const ends = await Promise.allSettled(workers.map((worker) => worker.run().finally(stop)));
+      const failed = ends.find((end) => end.status === 'rejected');
+      if (failed !== undefined) throw failed.reason;
     } finally {
       await runAll(undo);
     }

@@ -44,7 +44,7 @@ function witnessNames({ witnesses }: AuditReport): string {
 }
 
 function numbers(report: AuditReport): string {
-  const table = new Table({ style: { head: [], border: [] } });
+  const table = new Table({ style: { head: [], border: [], compact: true } });
   const { witnesses } = report;
   const counts = [
     'charged',

@@ -51,6 +51,8 @@ export function openDatabase(options: DatabaseOptions): Database {
   });
   // Without a listener a stopping Postgres would end this process through an unhandled 'error'.
   pool.on('error', options.onError);
+  // The pool listens on idle connections only; one that breaks in use rejects its query and emits as well.
+  pool.on('connect', (client) => client.on('error', options.onError));
   const db = new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
   return { db, close: () => db.destroy() };
 }

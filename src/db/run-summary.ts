@@ -1,8 +1,8 @@
-import { sql } from 'kysely';
+import { sql, type Kysely } from 'kysely';
 import type { OutcomeCounts, SlotState } from '../domain/charge.ts';
 import type { RunRef } from '../domain/ids.ts';
 import type { Db } from './database.ts';
-import type { RunState } from './schema.ts';
+import type { DB, RunState } from './schema.ts';
 
 /** A period as the database knows it. Amounts are minor units per currency. */
 export interface RunSummary {
@@ -20,39 +20,62 @@ export interface RunSummary {
   readonly completedAt: Date | null;
 }
 
+/** A million customers take seconds to count; the pool gives a query up after ten. */
+const SUMMARY_STATEMENT_TIMEOUT = '9s';
+
+interface OutcomeRow {
+  readonly state: SlotState | null;
+  readonly currency: string;
+  readonly customers: number;
+  readonly amount: number;
+}
+
 /** Counts and sums of a period in one snapshot; null when it was never planned. */
-export async function readRunSummary(db: Db, run: RunRef): Promise<RunSummary | null> {
-  const { rows } = await sql<{
-    state: RunState;
-    customer_count: number;
-    planned_at: Date;
-    completed_at: Date | null;
-    states: Partial<Record<SlotState, number>> | null;
-    charged: Record<string, number> | null;
-    expected: Record<string, number> | null;
-  }>`
-    SELECT r.state, r.customer_count, r.planned_at, r.completed_at,
-      (SELECT jsonb_object_agg(state, n) FROM (
-        SELECT state, count(*) AS n FROM billing_charges c
-        WHERE c.namespace = r.namespace AND c.period = r.period GROUP BY state) s) AS states,
-      (SELECT jsonb_object_agg(currency, amount) FROM (
-        SELECT i.currency, sum(i.amount_minor) AS amount
-        FROM billing_charges c JOIN billing_items i USING (namespace, period, customer_id)
-        WHERE c.namespace = r.namespace AND c.period = r.period AND c.state = 'charged'
-        GROUP BY i.currency) a) AS charged,
-      (SELECT jsonb_object_agg(currency, amount_minor) FROM billing_run_totals t
-        WHERE t.namespace = r.namespace AND t.period = r.period) AS expected
-    FROM billing_runs r WHERE r.namespace = ${run.namespace} AND r.period = ${run.period}`.execute(
-    db,
-  );
-  const row = rows[0];
-  if (row === undefined) return null;
-  const states = row.states ?? {};
-  const count = (state: SlotState): number => states[state] ?? 0;
-  const taken = Object.values(states).reduce((sum, n) => sum + n, 0);
+export async function readRunSummary(db: Kysely<DB>, run: RunRef): Promise<RunSummary | null> {
+  return db
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .setAccessMode('read only')
+    .execute(async (trx) => {
+      await sql`SET LOCAL statement_timeout = ${sql.lit(SUMMARY_STATEMENT_TIMEOUT)}`.execute(trx);
+      const head = await trx
+        .selectFrom('billing_runs')
+        .select(['state', 'customer_count', 'planned_at', 'completed_at'])
+        .where('namespace', '=', run.namespace)
+        .where('period', '=', run.period)
+        .executeTakeFirst();
+      if (head === undefined) return null;
+      const expected = await trx
+        .selectFrom('billing_run_totals')
+        .select(['currency', 'amount_minor'])
+        .where('namespace', '=', run.namespace)
+        .where('period', '=', run.period)
+        .execute();
+      const { rows } = await sql<OutcomeRow>`
+        SELECT c.state, i.currency, count(*) AS customers, sum(i.amount_minor)::bigint AS amount
+        FROM billing_items i LEFT JOIN billing_charges c USING (namespace, period, customer_id)
+        WHERE i.namespace = ${run.namespace} AND i.period = ${run.period}
+        GROUP BY c.state, i.currency`.execute(trx);
+      return summaryOf(head, rows, expected);
+    });
+}
+
+function summaryOf(
+  head: {
+    readonly state: RunState;
+    readonly customer_count: number;
+    readonly planned_at: Date;
+    readonly completed_at: Date | null;
+  },
+  rows: readonly OutcomeRow[],
+  expected: readonly { readonly currency: string; readonly amount_minor: number }[],
+): RunSummary {
+  const count = (state: SlotState | null): number =>
+    rows.filter((row) => row.state === state).reduce((sum, row) => sum + row.customers, 0);
+  const charged = rows.filter((row) => row.state === 'charged');
   return {
-    state: row.state,
-    customers: row.customer_count,
+    state: head.state,
+    customers: head.customer_count,
     counts: {
       charged: count('charged'),
       declined: count('declined'),
@@ -63,11 +86,13 @@ export async function readRunSummary(db: Db, run: RunRef): Promise<RunSummary | 
     },
     inProgress: count('claimed') + count('sent'),
     inReview: count('in_review'),
-    unclaimed: row.customer_count - taken,
-    chargedMinorByCurrency: row.charged ?? {},
-    expectedMinorByCurrency: row.expected ?? {},
-    plannedAt: row.planned_at,
-    completedAt: row.completed_at,
+    unclaimed: count(null),
+    chargedMinorByCurrency: Object.fromEntries(charged.map((row) => [row.currency, row.amount])),
+    expectedMinorByCurrency: Object.fromEntries(
+      expected.map((row) => [row.currency, row.amount_minor]),
+    ),
+    plannedAt: head.planned_at,
+    completedAt: head.completed_at,
   };
 }
 

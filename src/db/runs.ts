@@ -53,6 +53,8 @@ export async function planRun(db: Db, run: RunRef, plannedBy: string): Promise<P
     // Our snapshot is older than the plan of whoever was faster: that plan stands.
     if (sqlstateOf(error) !== SERIALIZATION_FAILURE) throw error;
   }
+  // A period's first queries would be planned as if its items were not there.
+  await sql`ANALYZE billing_items`.execute(db);
   const stored = await readRun(db, run);
   if (stored === null) throw new Error(`the plan of ${run.period} was not stored`);
   return stored;

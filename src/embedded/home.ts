@@ -43,7 +43,9 @@ function socketPath(home: string): string {
 
 /** Creates the folders of a home; called again it does nothing. */
 export async function createHome(layout: HomeLayout): Promise<void> {
-  for (const folder of [layout.home, layout.logs, layout.parts, layout.temporal]) {
-    await mkdir(folder, { recursive: true });
+  await mkdir(layout.home, { recursive: true });
+  // Not the home itself: as root, PostgreSQL runs as another user who has to pass through it.
+  for (const folder of [layout.logs, layout.parts, layout.temporal]) {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
   }
 }

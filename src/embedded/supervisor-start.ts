@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { closeSync, openSync, fstatSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { lstat } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -14,8 +15,21 @@ export const SUPERVISOR_BUSY_EXIT = 75;
 const CONNECT_TIMEOUT_MS = 90_000;
 const RETRY_MS = 150;
 
-/** Connects to the supervisor of a home if one runs. */
-export function connectSupervisor(socketPath: string): Promise<Socket | undefined> {
+/**
+ * Connects to the supervisor of a home if one runs. Refuses a socket of another user, who would be told
+ * our keys: the socket of a long home lies in a folder where anybody may create one.
+ */
+export async function connectSupervisor(socketPath: string): Promise<Socket | undefined> {
+  const owner = await lstat(socketPath).then(
+    (found) => found.uid,
+    () => undefined,
+  );
+  const self = process.getuid?.();
+  if (owner !== undefined && self !== undefined && owner !== self) {
+    throw new Error(
+      `${socketPath} belongs to another user (uid ${owner}): run as that user, or set CHARGEONCE_HOME to a folder of your own`,
+    );
+  }
   return new Promise((resolve) => {
     const socket = connect(socketPath);
     socket.once('connect', () => resolve(socket));

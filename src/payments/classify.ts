@@ -57,6 +57,10 @@ export function classifyRefusal(refusal: Refusal): Verdict {
     const sameKeyMayHelp = refusal.shouldRetry !== false;
     return { kind: 'indeterminate', reason: `server_error_${refusal.status}`, sameKeyMayHelp };
   }
+  // A layer in front gave up waiting (408) or did not want the request yet (425): who knows how far it got.
+  if (refusal.status === 408 || refusal.status === 425) {
+    return { kind: 'indeterminate', reason: `http_${refusal.status}`, sameKeyMayHelp: true };
+  }
   // What is left of 4xx: parameters, rights, unknown objects. Our request is wrong.
   if (refusal.status >= 400) {
     return misconfigured(refusal.code ?? refusal.type ?? `http_${refusal.status}`, false);

@@ -94,6 +94,12 @@ describe('loadConfig', () => {
     expect(problems[0]).toContain(said);
   });
 
+  it('says what to do with a password that breaks the URL', () => {
+    expect(() => loadConfig({ DATABASE_URL: 'postgres://u:a#b@db.example/x' })).toThrow(
+      'percent-encode special characters',
+    );
+  });
+
   it('reports every wrong variable at once', () => {
     const problems = problemsOf({
       DATABASE_URL: 'x',

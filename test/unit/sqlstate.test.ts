@@ -17,6 +17,11 @@ describe('isRetryable', () => {
     '25006',
     '08006',
     '08001',
+    '40003',
+    '53400',
+    '57P05',
+    '58030',
+    '25P04',
   ])('tries again after SQLSTATE %s', (code) => {
     expect(isRetryable(withCode(code))).toBe(true);
   });

@@ -139,11 +139,8 @@ function described(schedule: ScheduleDescription) {
     timezone: schedule.spec.timezone ?? 'UTC',
     catchupWindowHours: policies.catchupWindow / 3_600_000,
     pauseOnFailure: policies.pauseOnFailure,
-    nextTicks: info.nextActionTimes
-      .slice(0, 3)
-      .map((at) => at.toISOString())
-      .join(', '),
-    recentTicks: info.recentActions.map((action) => action.scheduledAt.toISOString()).join(', '),
+    nextTicks: info.nextActionTimes.slice(0, 3).map((at) => at.toISOString()),
+    recentTicks: info.recentActions.map((action) => action.scheduledAt.toISOString()),
     ticksTaken: info.numActionsTaken,
     ticksMissedCatchupWindow: info.numActionsMissedCatchupWindow,
   };
