@@ -48,7 +48,17 @@ export function workerPart(from: {
 }
 
 /** Variables of ours that a worker reads besides the addresses of its parts. */
-const PASSED_ON = ['CHARGES_PER_SECOND', 'RECONCILE_PAUSES', 'BILLING_ZONE', 'MAX_CACHED_WORKFLOWS', 'LOG_LEVEL', 'METRICS_PORT', 'CHARGEONCE_CACHE', 'STRIPE_ACCOUNT_ID', 'STRIPE_TIMEOUT_MS'] as const; // prettier-ignore
+const PASSED_ON = [
+  'CHARGES_PER_SECOND',
+  'RECONCILE_PAUSES',
+  'BILLING_ZONE',
+  'MAX_CACHED_WORKFLOWS',
+  'LOG_LEVEL',
+  'METRICS_PORT',
+  'CHARGEONCE_CACHE',
+  'STRIPE_ACCOUNT_ID',
+  'STRIPE_TIMEOUT_MS',
+] as const;
 
 function workerEnv(platform: Platform, env: NodeJS.ProcessEnv): Record<string, string> {
   const { config, stripe } = platform;

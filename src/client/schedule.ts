@@ -173,7 +173,11 @@ function calendarOf(wanted: WantedSchedule): Calendar {
   };
   switch (granularity) {
     case 'year':
-      return { ...every, month: [range<Month>('JANUARY', 'JANUARY')], dayOfMonth: [range(dayOfMonth, dayOfMonth)] }; // prettier-ignore
+      return {
+        ...every,
+        month: [range<Month>('JANUARY', 'JANUARY')],
+        dayOfMonth: [range(dayOfMonth, dayOfMonth)],
+      };
     case 'month':
       return { ...every, dayOfMonth: [range(dayOfMonth, dayOfMonth)] };
     case 'week':

@@ -34,7 +34,8 @@ export async function recordOutcome(
   const reason = result.outcome === 'charged' ? null : result.reason;
   const advice = result.outcome === 'charged' ? null : result.advice;
   const intent = 'paymentIntentId' in result ? result.paymentIntentId : null;
-  const generationCharge = result.outcome === 'declined' ? result.declinedChargeId : (charged?.chargeId ?? null); // prettier-ignore
+  const generationCharge =
+    result.outcome === 'declined' ? result.declinedChargeId : (charged?.chargeId ?? null);
   // blocked keeps its generation open for the same key; indeterminate is not an answer.
   const closes = result.outcome !== 'indeterminate' && result.outcome !== 'blocked';
   // What a person looks at is settled by an answer of Stripe's, and by nothing less.

@@ -5,6 +5,7 @@ import type { AttemptAnswer } from '../domain/charge.ts';
 type HttpClient = InstanceType<typeof Stripe.HttpClient>;
 type MakeRequest = HttpClient['makeRequest'];
 type MakeRequestArgs = Parameters<MakeRequest>;
+type RequestHeaders = MakeRequestArgs[4];
 type HttpResponse = Awaited<ReturnType<MakeRequest>>;
 
 /** Thrown instead of sending: the POST had no idempotency key of ours. Nothing has left the process. */
@@ -78,7 +79,7 @@ export class KeyGuardTransport extends Stripe.HttpClient {
   // The SDK calls this synchronously inside a promise chain whose rejection it cannot handle, so
   // everything that can throw stays inside the async function.
   override async makeRequest(...args: MakeRequestArgs): Promise<HttpResponse> {
-    const [host, port, path, method, headers, data, protocol, timeout] = args;
+    const [, , path, method, headers, data] = args;
     if (method !== 'POST') return this.#inner.makeRequest(...args);
     const key = headers['Idempotency-Key'];
     if (typeof key !== 'string' || !KEY_SHAPE.test(key) || SDK_MADE_KEY.test(key)) {
@@ -89,16 +90,17 @@ export class KeyGuardTransport extends Stripe.HttpClient {
     const given = headers[ATTEMPT_HEADER];
     const inFlight = typeof given === 'string' ? this.#inFlight.get(given) : undefined;
     if (inFlight === undefined) {
-      return this.#inner.makeRequest(host, port, path, method, { ...headers, [ATTEMPT_HEADER]: randomUUID() }, data, protocol, timeout); // prettier-ignore
+      return this.#send(args, { headers: { [ATTEMPT_HEADER]: randomUUID() }, body: data });
     }
     await this.#nextAttempt(inFlight);
-    const wireHeaders = {
-      ...headers,
-      [ATTEMPT_HEADER]: inFlight.attemptId,
-      'Content-Length': Buffer.byteLength(inFlight.body),
-    };
     try {
-      const response = await this.#inner.makeRequest(host, port, path, method, wireHeaders, inFlight.body, protocol, timeout); // prettier-ignore
+      const response = await this.#send(args, {
+        headers: {
+          [ATTEMPT_HEADER]: inFlight.attemptId,
+          'Content-Length': Buffer.byteLength(inFlight.body),
+        },
+        body: inFlight.body,
+      });
       inFlight.status = response.getStatusCode();
       inFlight.headers = response.getHeaders();
       return response;
@@ -106,6 +108,22 @@ export class KeyGuardTransport extends Stripe.HttpClient {
       inFlight.lastError = describeSocketError(error);
       throw error;
     }
+  }
+
+  /** The SDK's request with headers of ours on top and the bytes that are to leave. */
+  #send(args: MakeRequestArgs, ours: { headers: RequestHeaders; body: string }) {
+    const [host, port, path, method, headers, , protocol, timeout] = args;
+    const wireHeaders = { ...headers, ...ours.headers };
+    return this.#inner.makeRequest(
+      host,
+      port,
+      path,
+      method,
+      wireHeaders,
+      ours.body,
+      protocol,
+      timeout,
+    );
   }
 
   async #nextAttempt(inFlight: SendInFlight): Promise<void> {

@@ -170,7 +170,13 @@ describe('planRun', () => {
 
   it('A10: leaves the items of a planned period alone when the customers change afterwards', async () => {
     const run = await planned();
-    const items = () => engine.db.selectFrom('billing_items').selectAll().where('period', '=', run.period).orderBy('position').execute(); // prettier-ignore
+    const items = () =>
+      engine.db
+        .selectFrom('billing_items')
+        .selectAll()
+        .where('period', '=', run.period)
+        .orderBy('position')
+        .execute();
     const before = await items();
     await engine.db
       .updateTable('customers')
@@ -347,7 +353,9 @@ function createActivities() {
 async function untilWaiting(): Promise<void> {
   for (let i = 0; i < 200; i += 1) {
     const { rows } = await sql<{ n: number }>`
-      SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`.execute(engine.db); // prettier-ignore
+      SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`.execute(
+      engine.db,
+    );
     if ((rows[0]?.n ?? 0) > 0) return;
     await sleep(10);
   }
@@ -356,7 +364,13 @@ async function untilWaiting(): Promise<void> {
 
 async function untilSent(of: string): Promise<void> {
   for (let i = 0; i < 200; i += 1) {
-    const rows = await engine.db.selectFrom('charge_generations').select('idempotency_key').where('period', '=', of).where('operation', '=', 'confirm').where('first_sent_at', 'is not', null).execute(); // prettier-ignore
+    const rows = await engine.db
+      .selectFrom('charge_generations')
+      .select('idempotency_key')
+      .where('period', '=', of)
+      .where('operation', '=', 'confirm')
+      .where('first_sent_at', 'is not', null)
+      .execute();
     if (rows.length > 0) return;
     await sleep(10);
   }

@@ -82,13 +82,13 @@ const addGeneration = (
     charge: string;
   }> = {},
 ) =>
-  // prettier-ignore
   db
     .insertInto('charge_generations')
     .values({
       ...runRef(),
       customer_id: customer,
-      idempotency_key: more.key ?? `${customer}-${more.operation ?? 'confirm'}-${more.generation ?? 1}`,
+      idempotency_key:
+        more.key ?? `${customer}-${more.operation ?? 'confirm'}-${more.generation ?? 1}`,
       operation: more.operation ?? 'confirm',
       generation: more.generation ?? 1,
       request_body: 'a=b',

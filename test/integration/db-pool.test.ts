@@ -56,7 +56,9 @@ describe('the pool', () => {
   });
 
   it('N4: leaves no advisory lock on its connections', async () => {
-    const { rows } = await sql<{ n: number }>`SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory'`.execute(engine.db); // prettier-ignore
+    const { rows } = await sql<{
+      n: number;
+    }>`SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory'`.execute(engine.db);
     expect(rows[0]?.n).toBe(0);
   });
 
@@ -99,7 +101,8 @@ describe('the pool', () => {
   });
 
   it('bounds every wait in the database', async () => {
-    const shown = async (name: string) => (await sql<Record<string, string>>`SHOW ${sql.raw(name)}`.execute(engine.db)).rows[0]?.[name]; // prettier-ignore
+    const shown = async (name: string) =>
+      (await sql<Record<string, string>>`SHOW ${sql.raw(name)}`.execute(engine.db)).rows[0]?.[name];
     expect(await shown('statement_timeout')).toBe('5s');
     expect(await shown('lock_timeout')).toBe('2s');
     expect(await shown('idle_in_transaction_session_timeout')).toBe('10s');

@@ -104,16 +104,29 @@ async function readRows({ databaseUrl, run }: Witnesses): Promise<Rows> {
   await client.connect();
   const of = [run.namespace, run.period];
   try {
-    const planned = await client.query<{ customer_count: number }>('SELECT customer_count FROM billing_runs WHERE namespace = $1 AND period = $2', of); // prettier-ignore
+    const planned = await client.query<{ customer_count: number }>(
+      'SELECT customer_count FROM billing_runs WHERE namespace = $1 AND period = $2',
+      of,
+    );
     const slots = await client.query<Slot>(
       `SELECT i.customer_id, i.stripe_customer_id, c.state, c.generation, c.payment_intent_id, c.charge_id, i.amount_minor, i.currency
        FROM billing_items i LEFT JOIN billing_charges c USING (namespace, period, customer_id)
-       WHERE i.namespace = $1 AND i.period = $2`, of); // prettier-ignore
-    const generations = await client.query<Generation>('SELECT * FROM charge_generations WHERE namespace = $1 AND period = $2 ORDER BY generation', of); // prettier-ignore
+       WHERE i.namespace = $1 AND i.period = $2`,
+      of,
+    );
+    const generations = await client.query<Generation>(
+      'SELECT * FROM charge_generations WHERE namespace = $1 AND period = $2 ORDER BY generation',
+      of,
+    );
     const attempts = await client.query<Attempt>(
       `SELECT a.attempt_id, a.idempotency_key FROM charge_attempts a JOIN charge_generations g USING (idempotency_key)
-       WHERE g.namespace = $1 AND g.period = $2`, of); // prettier-ignore
-    const audit = await client.query<Entry>('SELECT action, customer_id, amount_minor, currency FROM audit_log WHERE namespace = $1 AND period = $2 ORDER BY id', of); // prettier-ignore
+       WHERE g.namespace = $1 AND g.period = $2`,
+      of,
+    );
+    const audit = await client.query<Entry>(
+      'SELECT action, customer_id, amount_minor, currency FROM audit_log WHERE namespace = $1 AND period = $2 ORDER BY id',
+      of,
+    );
     return {
       planned: planned.rows[0]?.customer_count ?? 0,
       slots: slots.rows,
