@@ -1,6 +1,7 @@
-import { continueAsNew, workflowInfo } from '@temporalio/workflow';
-import type { RunRef } from '../domain/ids.ts';
-import type { ShardMode } from './messages.ts';
+import { continueAsNew, getExternalWorkflowHandle, workflowInfo } from '@temporalio/workflow';
+import { NO_OUTCOMES } from '../domain/charge.ts';
+import { runWorkflowId, type RunRef } from '../domain/ids.ts';
+import { shardReportSignal, type ShardMode } from './messages.ts';
 import { NodeMode } from './node-mode.ts';
 import { listOpen, START_AGAIN } from './policies.ts';
 import { runCustomer } from './start-child.ts';
@@ -31,10 +32,14 @@ export async function billingSettle(input: SettleInput): Promise<void> {
     const page = await listOpen(run, { after, limit: PAGE });
     const window = { size: WINDOW, mayStart: () => state.mayStart() };
     await runInWindow(page, window, async (customerId) => {
-      await runCustomer(
+      const result = await runCustomer(
         { ...run, customerId },
         { workflowIdReusePolicy: START_AGAIN, summary: `${customerId} · ${run.period} · settle` },
       );
+      // A refused key would refuse everybody who is left: wait for the run's word, as a shard does.
+      if (result?.stopsRun !== true || state.mode !== 'running') return;
+      state.mode = 'paused';
+      await reportRefusal(run, result.reason);
     });
     if (page.length < PAGE || state.mode === 'stopped') return;
     after = page.at(-1) ?? after;
@@ -42,4 +47,11 @@ export async function billingSettle(input: SettleInput): Promise<void> {
       await continueAsNew<typeof billingSettle>({ ...input, mode: state.mode, after });
     }
   }
+}
+
+/** Tells the run that Stripe refused the key. A run that has just closed needs no telling. */
+async function reportRefusal(run: RunRef, reason: string | null): Promise<void> {
+  const report = { finished: 0, counts: NO_OUTCOMES, stopsRun: reason };
+  const root = getExternalWorkflowHandle(runWorkflowId(run));
+  await root.signal(shardReportSignal, report).catch(() => {});
 }

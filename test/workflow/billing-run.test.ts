@@ -268,6 +268,39 @@ describe('a refused API key', () => {
     const totals = await handle.result();
     expect(totals.counts).toMatchObject({ misconfigured: stopped, charged: 120 - stopped });
   }, 60_000);
+
+  it('pauses a settle round too, instead of refusing whoever is left one after the other', async () => {
+    const { world, run } = bench.world(people(80));
+    for (const id of world.customers)
+      world.slots.set(id, { state: 'indeterminate', generation: 1, reason: 'x' });
+    world.state = 'completed';
+    world.pauses = [1_000];
+    const refused: ChargeOutcome = {
+      outcome: 'misconfigured',
+      reason: 'api_key_refused',
+      advice: '',
+      stopsRun: true,
+    };
+    let good = false;
+    world.reconcile = () => ({ kind: 'resumable', generation: 1 });
+    world.charge = () => (good ? CHARGED : refused);
+    const handle = await bench.start(run);
+    await until('paused', async () => (await progress(handle)).phase === 'paused');
+    good = true;
+    let ended = false;
+    const result = handle.result().finally(() => (ended = true));
+    // Refusals that were on their way may pause it once more.
+    await until('the end', async () => {
+      if (!ended && (await progress(handle)).phase === 'paused') {
+        await handle.executeUpdate(resumeRunUpdate, { args: [order] });
+      }
+      return ended;
+    });
+    const totals = await result;
+    expect(totals.counts.misconfigured).toBeGreaterThan(0);
+    expect(totals.counts.misconfigured).toBeLessThanOrEqual(25);
+    expect(totals.counts.charged).toBe(80 - totals.counts.misconfigured);
+  }, 60_000);
 });
 
 describe('a lost reply that the retries could not mend', () => {
