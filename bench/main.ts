@@ -1,5 +1,5 @@
 // npm run bench: a whole run on this machine, beside a plain loop, and at Stripe's rate limit.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Command, InvalidArgumentError } from '@commander-js/extra-typings';
@@ -39,6 +39,8 @@ process.exitCode = await main();
 
 async function main(): Promise<number> {
   const home = mkdtempSync(path.join(tmpdir(), 'chargeonce-bench-'));
+  // As root, PostgreSQL runs as another user, who has to pass through.
+  chmodSync(home, 0o711);
   const note = (message: string): void => void process.stderr.write(`· ${message}\n`);
   try {
     note(`a run of ${customers} customers, no limit`);

@@ -42,11 +42,15 @@ const started = new Set<ChildProcess>();
 /** What the processes of the running test have said. */
 const outputs = new Set<() => string>();
 
+/** What is left of the worlds of this file. Worlds are made in tests, where a hook would come too late. */
+const worlds: (() => Promise<void>)[] = [];
+
 afterAll(async () => {
   for (const child of started) child.kill('SIGKILL');
   await Promise.all([...started].map((child) => exitOf(child)));
   started.clear();
-});
+  for (const close of worlds.splice(0)) await close();
+}, 60_000);
 
 /** Ends what a test left behind, so that the next one starts on a quiet machine. */
 export async function killAll(): Promise<void> {
@@ -182,7 +186,7 @@ export async function startWorld(options: WorldOptions): Promise<World> {
   const file = path.join(folder, 'temporal.db');
   const temporal = await startTemporal(options.forgetful === true ? {} : { file });
   const simulator = await startSimulator({ endpointRate: 0, accountRate: 0, ...options.simulator });
-  afterAll(async () => {
+  worlds.push(async () => {
     await simulator.close();
     await rm(folder, { recursive: true, force: true, maxRetries: 5 });
   });

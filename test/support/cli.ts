@@ -56,8 +56,19 @@ interface CommandOptions {
   readonly input?: string;
 }
 
+const folders: string[] = [];
+
+// Registered when the file is loaded: inside a hook or a test it would never be called.
+afterAll(async () => {
+  for (const folder of folders.splice(0)) {
+    for (const line of processesOf(folder)) killQuietly(Number(line.split(' ')[0]));
+    await waitFor(() => processesOf(folder).length === 0, { timeoutMs: 10_000 }).catch(() => {});
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+}, 60_000);
+
 /**
- * A fresh home in a folder of its own, removed when the file is done. Commands get a minimal environment, so that nothing
+ * A fresh home in a folder of its own, removed when the test file is done. Commands get a minimal environment, so that nothing
  * configured on this machine plays along.
  */
 export async function testHome(env: Readonly<Record<string, string>> = {}): Promise<TestHome> {
@@ -93,11 +104,7 @@ export async function testHome(env: Readonly<Record<string, string>> = {}): Prom
       });
     },
   };
-  afterAll(async () => {
-    for (const line of processesOf(folder)) killQuietly(Number(line.split(' ')[0]));
-    await waitFor(() => processesOf(folder).length === 0, { timeoutMs: 10_000 }).catch(() => {});
-    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
-  });
+  folders.push(folder);
   return home;
 }
 

@@ -1,5 +1,5 @@
 // npm run schema: writes src/db/schema.ts from the migrations, on an embedded Postgres of its own.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { migrate } from '../../src/db/migrate.ts';
@@ -7,6 +7,8 @@ import { leaseStack } from '../../src/embedded/stack.ts';
 import { runSchemaCodegen } from './schema-codegen.ts';
 
 const home = await mkdtemp(path.join(tmpdir(), 'chargeonce-schema-'));
+// As root, PostgreSQL runs as another user, who has to pass through.
+await chmod(home, 0o711);
 const { env } = process;
 const lease = await leaseStack({ home, cacheDir: home, env, parts: [{ kind: 'postgres' }] });
 try {

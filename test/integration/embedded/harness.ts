@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { readdir, readFile, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, readdir, readFile, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
@@ -18,6 +18,8 @@ const ECHO_SERVER = fileURLToPath(new URL('./programs/echo-server.ts', import.me
 /** A state home of its own, with a cleanup that leaves no process behind even when the test failed. */
 export async function newHome(): Promise<{ home: string; remove: () => Promise<void> }> {
   const home = await mkdtemp(path.join(tmpdir(), 'chargeonce-stack-'));
+  // As root, PostgreSQL runs as another user, who has to pass through; else its data lie elsewhere.
+  await chmod(home, 0o711);
   return {
     home,
     async remove() {
