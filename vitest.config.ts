@@ -2,7 +2,13 @@ import { defineConfig } from 'vitest/config';
 
 // One project per test folder; what each may touch stands in docs/testing.md.
 // Everything past `unit` starts real servers, so files run one at a time on a small machine.
-const servers = { fileParallelism: false, maxWorkers: 1, pool: 'forks' as const };
+const servers = {
+  fileParallelism: false,
+  maxWorkers: 1,
+  pool: 'forks' as const,
+  // The default of one second is shorter than a process takes to start on a busy machine.
+  expect: { poll: { timeout: 20_000, interval: 50 } },
+};
 
 export default defineConfig({
   test: {

@@ -1,6 +1,6 @@
 // The README's test command: every vitest project, and one closing line that says how many passed.
-// Most tests wait for servers and clocks, so two groups go side by side; with arguments, vitest runs
-// as it is told.
+// Most tests wait for servers and clocks, so two groups go side by side; on CI, where nobody waits, one
+// after the other, so that none carries another's load. With arguments, vitest runs as it is told.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,17 +32,7 @@ interface Counts {
 const folder = mkdtempSync(path.join(tmpdir(), 'chargeonce-test-'));
 const asked = process.argv.slice(2);
 try {
-  const runs =
-    asked.length > 0
-      ? [runVitest('all', asked, true)]
-      : GROUPS.map((projects, group) =>
-          runVitest(
-            projects.join('-'),
-            projects.flatMap((name) => ['--project', name]),
-            group === 0,
-          ),
-        );
-  const counts = await Promise.all(runs);
+  const counts = await runAll();
   const passed = counts.reduce((sum, count) => sum + count.passed, 0);
   const failed = counts.reduce((sum, count) => sum + count.failed, 0);
   process.stdout.write(`${passed} passed, ${failed} failed\n`);
@@ -50,6 +40,22 @@ try {
   process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
 } finally {
   rmSync(folder, { recursive: true, force: true });
+}
+
+async function runAll(): Promise<readonly Counts[]> {
+  if (asked.length > 0) return [await runVitest('all', asked, true)];
+  const runGroup = (projects: readonly string[], live: boolean): Promise<Counts> =>
+    runVitest(
+      projects.join('-'),
+      projects.flatMap((name) => ['--project', name]),
+      live,
+    );
+  if (process.env['CI'] === undefined) {
+    return Promise.all(GROUPS.map((projects, group) => runGroup(projects, group === 0)));
+  }
+  const counts: Counts[] = [];
+  for (const projects of GROUPS) counts.push(await runGroup(projects, true));
+  return counts;
 }
 
 /** Runs vitest; its output is shown as it comes, or, of a second group, when it is over. */
