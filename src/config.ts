@@ -1,6 +1,7 @@
 import { homedir } from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
+import { isTimeZone } from './domain/time-zone.ts';
 import { Secret } from './secret.ts';
 
 /** Configuration as a whole, frozen; made by {@link loadConfig} in the composition roots and passed down. */
@@ -71,7 +72,7 @@ export const configSchema = z.object({
     }),
   BILLING_ZONE: z
     .string()
-    .refine(isZone, 'must be an IANA time zone such as Europe/Berlin')
+    .refine(isTimeZone, 'must be an IANA time zone such as Europe/Berlin')
     .default('UTC'),
   POSTGRES_PORT: port,
   TEMPORAL_PORT: port,
@@ -180,12 +181,4 @@ export function parseDurations(text: string): readonly number[] | null {
     pauses.push(pause);
   }
   return pauses;
-}
-
-function isZone(zone: string): boolean {
-  try {
-    return new Intl.DateTimeFormat('en', { timeZone: zone }).format(0) !== '';
-  } catch {
-    return false;
-  }
 }
