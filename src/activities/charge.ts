@@ -115,14 +115,14 @@ export function settledBefore(facts: ChargeFacts, generation: number): ChargeRes
 async function createThenConfirm(charging: Charging): Promise<ChargeResult> {
   const { deps, slot, facts } = charging;
   const attempt = newAttempt(charging);
-  await deps.crashPoint('beforeCreateSent');
+  await deps.crashPoint('beforeCreateSent', slot);
   const { generation } = facts;
   const started = await startSend(deps.db, slot, { key: facts.create.key, generation, attempt });
   if (started === null) return refusedToSend(charging);
   const reply = await deps.gateway.createPaymentIntent(
     frozenSend(charging, facts.create.key, { started, attempt }),
   );
-  await deps.crashPoint('afterCreateReply');
+  await deps.crashPoint('afterCreateReply', slot);
   if (reply.kind !== 'intent') {
     const unresolvedBefore = facts.create.sentBefore || wasResent(reply, attempt);
     return readRefusedSend(charging, reply, { unresolvedBefore });
@@ -148,7 +148,7 @@ async function keepThenConfirm(
     attempt,
   });
   if (started === null) return refusedToSend(charging);
-  await deps.crashPoint('afterIntentCommitted');
+  await deps.crashPoint('afterIntentCommitted', slot);
   return confirm(charging, intent.id, { started, attempt });
 }
 
@@ -167,7 +167,7 @@ async function confirm(
     paymentIntentId,
     frozenSend(charging, facts.confirm.key, sending),
   );
-  await deps.crashPoint('afterConfirmReply');
+  await deps.crashPoint('afterConfirmReply', charging.slot);
   const confirmed: Charging = { ...charging, facts: { ...facts, paymentIntentId } };
   if (reply.kind !== 'intent') {
     const unresolvedBefore = facts.confirm.sentBefore || wasResent(reply, sending.attempt);

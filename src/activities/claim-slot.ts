@@ -19,9 +19,9 @@ import { freezeGeneration } from './frozen.ts';
 export async function claimSlot(deps: ActivityDeps, slot: SlotRef): Promise<ClaimAnswer> {
   const item = await readItem(deps, slot);
   if (item.slot !== null) return claimAnswerOf(item.slot);
-  await deps.crashPoint('beforeClaimCommits');
+  await deps.crashPoint('beforeClaimCommits', slot);
   const mine = await take(deps, slot, item);
-  await deps.crashPoint('afterClaimCommitted');
+  await deps.crashPoint('afterClaimCommitted', slot);
   if (mine !== null) return mine;
   // Lost: the winner's row became visible while our insert waited for it, so it takes a new statement.
   const taken = await readItem(deps, slot);

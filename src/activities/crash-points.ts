@@ -10,4 +10,5 @@ export type CrashPoint =
   | 'afterIntentCommitted'
   | 'afterConfirmReply'
   | 'beforeRecordCommits'
-  | 'afterRecordCommitted';
+  | 'afterRecordCommitted'
+  | 'betweenPurgeBatches';

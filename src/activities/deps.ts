@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { DB } from '../db/schema.ts';
 import type { PaymentGateway } from '../payments/gateway.ts';
+import type { SlotRef } from '../domain/ids.ts';
 import type { CrashPoint } from './crash-points.ts';
 
 /** What the activities need of the world. The worker builds it; tests replace single parts. */
@@ -16,6 +17,8 @@ export interface ActivityDeps {
   readonly pace: () => Promise<void>;
   /** pauses between the settle rounds of a run, in milliseconds */
   readonly reconcilePausesMs: readonly number[];
-  /** a no-op outside crash tests */
-  readonly crashPoint: (point: CrashPoint) => Promise<void>;
+  /** what must pass after a send, and between two looks, before "no effect" counts as proof; milliseconds */
+  readonly absenceQuietMs: number;
+  /** a no-op outside crash tests, which stop one customer's charge there; null where no slot is concerned */
+  readonly crashPoint: (point: CrashPoint, slot: SlotRef | null) => Promise<void>;
 }

@@ -20,9 +20,9 @@ export async function record(
   slot: SlotRef,
   charged: ChargeResult,
 ): Promise<RecordedOutcome> {
-  await deps.crashPoint('beforeRecordCommits');
+  await deps.crashPoint('beforeRecordCommits', slot);
   const written = await recordOutcome(deps.db, slot, { ...charged, actor: 'run' });
-  await deps.crashPoint('afterRecordCommitted');
+  await deps.crashPoint('afterRecordCommitted', slot);
   if (written.kind === 'recorded') return { outcome: charged.result.outcome };
   const { state, chargeId } = written;
   const contradicts =

@@ -113,7 +113,7 @@ function join(pair: {
   // What the client has said since the server was last idle: the statements of one exchange.
   let said = '';
   let undone = false;
-  let held = Buffer.alloc(0);
+  let held: Buffer = Buffer.alloc(0);
   const cut = (): void => {
     client.destroy();
     upstream.destroy();
