@@ -29,6 +29,7 @@ export async function chargesOf(
     pace: async () => {},
     reconcilePausesMs: [],
     crashPoint: async () => {},
+    requireEnvironment: async () => {},
   };
   const close = async (): Promise<void> => {
     gateway.close();

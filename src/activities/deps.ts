@@ -21,4 +21,9 @@ export interface ActivityDeps {
   readonly absenceQuietMs: number;
   /** a no-op outside crash tests, which stop one customer's charge there; null where no slot is concerned */
   readonly crashPoint: (point: CrashPoint, slot: SlotRef | null) => Promise<void>;
+  /**
+   * Throws when the database is no longer what this worker was started for: exchanged behind its
+   * address, or adopted for another account. Asked before anything new is planned, listed or ordered.
+   */
+  readonly requireEnvironment: () => Promise<void>;
 }

@@ -1,6 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Db } from '../db/database.ts';
-import { ensureEnvironment, EnvironmentMismatch } from '../db/environment.ts';
+import {
+  EnvironmentMismatch,
+  requireAccount,
+  requireEnvironment,
+  type TemporalPlace,
+} from '../db/environment.ts';
 import { LookupFailed } from '../payments/gateway.ts';
 import { stripeAccount } from '../payments/stripe-account.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
@@ -21,10 +26,26 @@ export async function requireOwnAccount(
   mode: 'test' | 'live',
 ): Promise<void> {
   const account = await accountOf(stripe);
-  const bound = await db.selectFrom('environment').select('stripe_account').executeTakeFirst();
-  if (bound === undefined) return;
+  await explained(() => requireAccount(db, { account, liveMode: mode === 'live' }));
+}
+
+/**
+ * The same for a command that bills, and for the place too: a copied database, or another Temporal, is
+ * refused before anything is started. Binds nothing.
+ */
+export async function requireOwnEnvironment(
+  db: Db,
+  stripe: StripeAccess,
+  here: { readonly mode: 'test' | 'live'; readonly temporal: TemporalPlace | null },
+): Promise<void> {
+  const account = await accountOf(stripe);
+  const { mode, temporal } = here;
+  await explained(() => requireEnvironment(db, { account, liveMode: mode === 'live', temporal }));
+}
+
+async function explained(check: () => Promise<void>): Promise<void> {
   try {
-    await ensureEnvironment(db, { account, liveMode: mode === 'live' });
+    await check();
   } catch (error) {
     if (error instanceof EnvironmentMismatch) {
       throw new CommandError(EXIT.usage, error.message, error);
@@ -33,7 +54,8 @@ export async function requireOwnAccount(
   }
 }
 
-async function accountOf(stripe: StripeAccess): Promise<string> {
+/** The account that a key bills, with a few tries, and in our words when it cannot be had. */
+export async function accountOf(stripe: StripeAccess): Promise<string> {
   const gateway = createStripeGateway({
     apiKey: stripe.apiKey.reveal(),
     apiBase: stripe.apiBase,

@@ -7,7 +7,8 @@ import { migrate, pendingMigrations } from '../db/migrate.ts';
 import { leaseStack, type PartRequest, type StackLease } from '../embedded/stack.ts';
 import { Secret } from '../secret.ts';
 import type { StripeAccess } from '../worker.ts';
-import { requireOwnAccount } from './account-check.ts';
+import { temporalPlace } from '../client/temporal-place.ts';
+import { requireOwnAccount, requireOwnEnvironment } from './account-check.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { hasPollers } from './pollers.ts';
 import { simulatorPart, workerPart } from './parts.ts';
@@ -17,6 +18,8 @@ export interface Needs {
   readonly temporal?: boolean;
   readonly stripe?: boolean;
   readonly worker?: boolean;
+  /** the key may be of another account than the database: the command is about just that */
+  readonly anyAccount?: boolean;
 }
 
 export interface TemporalAccess {
@@ -74,7 +77,8 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
     const temporal = needs.temporal === true ? (profile ?? embeddedTemporal(lease)) : null;
     const stripe =
       needs.stripe === true || needs.worker === true ? stripeAccess(config, lease) : null;
-    if (stripe !== null) await requireOwnAccount(database.db, stripe, config.mode);
+    if (stripe !== null && needs.anyAccount !== true)
+      await requireOwnAccount(database.db, stripe, config.mode);
     let connected: Promise<RunClient> | null = null;
     const platform: Platform = {
       config,
@@ -91,7 +95,10 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
         await giveBack(undo);
       },
     };
-    if (needs.worker === true) await ensureWorker(platform, options, profile !== null);
+    if (needs.worker === true) {
+      await requireBillable(platform);
+      await ensureWorker(platform, options, profile !== null);
+    }
     return platform;
   } catch (error) {
     await giveBack(undo);
@@ -230,6 +237,17 @@ async function connect(temporal: TemporalAccess | null): Promise<RunClient> {
       error,
     );
   }
+}
+
+/** A copied database, or another Temporal, is refused here in our words; the worker would refuse it as well. */
+async function requireBillable(platform: Platform): Promise<void> {
+  const { config, database, stripe, temporal } = platform;
+  if (stripe === null || temporal === null) return;
+  const { workflowService } = (await platform.client()).temporal;
+  await requireOwnEnvironment(database.db, stripe, {
+    mode: config.mode,
+    temporal: await temporalPlace(workflowService, temporal.namespace),
+  });
 }
 
 /**
