@@ -7,6 +7,8 @@ export const FAILURES = {
   chargeIndeterminate: 'ChargeIndeterminate',
   /** thrown by charge: Stripe did not execute it (409 in use, 429, lock time-out); the same key again */
   chargeNotExecuted: 'ChargeNotExecuted',
+  /** thrown by charge and reconcile: this process is being stopped; another one, the same key */
+  workerStopping: 'WorkerStopping',
   /** thrown by any activity: the database is away or busy; again */
   databaseUnavailable: 'DatabaseUnavailable',
   /** a row says something that no code path can explain; a person must look */

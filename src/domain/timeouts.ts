@@ -19,8 +19,14 @@ export const CHARGE_HEARTBEAT_TIMEOUT_MS = 10_000;
 export const CHARGE_MAXIMUM_ATTEMPTS = 8;
 export const RECONCILE_MAXIMUM_ATTEMPTS = 4;
 
-/** How long a stopping worker lets its charges finish. */
+/**
+ * How long a stopping worker lets its charges finish. A request to Stripe that could outlast it is not begun any more:
+ * the charge is handed over. What follows the last answer is a statement or two in Postgres.
+ */
 export const SHUTDOWN_GRACE_MS = 40_000;
+
+/** How long a worker that has drained waits to record its last charges itself; another worker may do it. */
+export const RECORD_WAIT_MS = 3_000;
 
 /** Pauses of the retry policy add up to no more than this. */
 const CHARGE_RETRY_PAUSES_MS = 125_000;
