@@ -80,7 +80,7 @@ export async function startSimulator(options: SimulatorOptions = {}): Promise<Si
     counters: () => core.counters(),
     setFaults: (plan) => core.faults.set(plan),
     advanceClock: (ms) => core.advanceClock(ms),
-    setWebhook: (webhook) => core.webhooks.configure(webhook),
+    setWebhook: (webhook) => core.setWebhook(webhook),
     deliver: (how = {}) => core.webhooks.deliver(how),
     reset: () => core.reset(),
   };
@@ -114,7 +114,7 @@ class Core {
     const retentionMs = options.idempotencyRetentionMs ?? MIN_RETENTION_MS;
     this.#keys = new IdempotencyStore(this.store, journal, { clock: this.#clock, retentionMs });
     this.log = new RequestLog(options.requestLogSize ?? DEFAULT_LOG_SIZE, journal);
-    this.webhooks = new WebhookSender(this.store, options.webhook);
+    this.webhooks = new WebhookSender(this.store, options.webhook ?? savedWebhook(journal));
     this.server = this.#createServer();
     this.webhooks.resume();
     this.#tick();
@@ -132,6 +132,16 @@ class Core {
     void this.webhooks.take(this.store.commit());
     this.#keys.sweep();
     this.#schedule();
+  }
+
+  /** Kept like everything else: an endpoint at Stripe survives the day as well. */
+  setWebhook(webhook: WebhookOptions | undefined): void {
+    this.webhooks.configure(webhook);
+    if (webhook === undefined) this.#journal?.remove('webhook', '', 'endpoint');
+    else {
+      const json = JSON.stringify(webhook);
+      this.#journal?.write([{ kind: 'webhook', tenant: '', id: 'endpoint', json }]);
+    }
   }
 
   reset(): void {
@@ -175,7 +185,7 @@ class Core {
       nowMs: () => this.#clock.nowMs(),
       advanceClock: (ms) => this.advanceClock(ms),
       reset: () => this.reset(),
-      setWebhook: (webhook) => this.webhooks.configure(webhook),
+      setWebhook: (webhook) => this.setWebhook(webhook),
       deliveries: () => this.webhooks.deliveries(),
       deliver: (how) => this.webhooks.deliver(how),
     });
@@ -209,6 +219,12 @@ class Core {
       Math.min(next, MAX_TIMER_MS),
     ).unref();
   }
+}
+
+function savedWebhook(journal: Journal | undefined): WebhookOptions | undefined {
+  const json = journal?.read('webhook', '', 'endpoint');
+  // Written by setWebhook alone, so the shape is known.
+  return json === undefined ? undefined : JSON.parse(json);
 }
 
 function limitsOf(options: SimulatorOptions): ConstructorParameters<typeof RateLimiter>[0] {

@@ -56,6 +56,8 @@ export interface FaultPlan {
 export interface WebhookOptions {
   readonly url: string;
   readonly secret: string;
+  /** Types that are sent, as an endpoint at Stripe subscribes to them. Default: all. `deliver` is not bound by it. */
+  readonly types?: readonly string[];
   /** `hold` keeps events until `POST /_sim/webhooks/deliver`. Default `auto`. */
   readonly mode?: 'auto' | 'hold';
   /** Each event is sent so many times. Default 1. */

@@ -67,8 +67,11 @@ export class WebhookSender {
   /** Takes new events. The promise ends with their first delivery when the reply is to wait for it. */
   async take(events: readonly StoredEvent[]): Promise<void> {
     const options = this.#options;
-    if (options === undefined || options.mode === 'hold' || events.length === 0) return;
-    const first = events.map((stored) =>
+    if (options === undefined || options.mode === 'hold') return;
+    const { types } = options;
+    const wanted =
+      types === undefined ? events : events.filter((one) => types.includes(one.event.type));
+    const first = wanted.map((stored) =>
       this.#later(options.delayMs ?? 0, () => this.#deliverUntilAccepted(stored, options)),
     );
     if (options.beforeReply === true) await Promise.all(first);

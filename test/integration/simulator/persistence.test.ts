@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -44,6 +45,36 @@ const advance = (url: string, advanceMs: number) =>
   fetch(`${url}/_sim/clock`, { method: 'POST', body: JSON.stringify({ advanceMs }) });
 
 describe('with a state folder', () => {
+  test('a restarted simulator sends to the webhook endpoint it was given before', async () => {
+    const received: string[] = [];
+    const endpoint = createServer((req, res) => {
+      req.resume().on('end', () => {
+        received.push(req.url ?? '');
+        res.end();
+      });
+    });
+    endpoint.listen(0, '127.0.0.1');
+    await once(endpoint, 'listening');
+    const address = endpoint.address();
+    if (address === null || typeof address === 'string') throw new Error('no port');
+    try {
+      const first = await startSimulator({ stateDir });
+      const url = `http://127.0.0.1:${address.port}/kept`;
+      first.setWebhook({ url, secret: 'whsec_kept', types: ['payment_intent.created'] });
+      await first.close();
+      const second = await startSimulator({ stateDir });
+      try {
+        await clientOf(second).paymentIntents.create(intentParams('kept', { confirm: true }));
+        await expect.poll(() => received).toEqual(['/kept']);
+      } finally {
+        await second.close();
+      }
+    } finally {
+      endpoint.closeAllConnections();
+      endpoint.close();
+    }
+  });
+
   test('a killed simulator remembers objects, saved replies, the clock, the log and what is still to happen', async () => {
     const before = await start();
     const stripe = clientOf(before);

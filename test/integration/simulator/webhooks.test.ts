@@ -128,6 +128,12 @@ describe('webhooks', () => {
       expect(simulator.counters().requests).toBe(1);
     }));
 
+  test('come only of the types that the endpoint has asked for', () =>
+    withWebhook({ types: ['charge.succeeded'], beforeReply: true }, async (_simulator, stripe) => {
+      await stripe.paymentIntents.create(intentParams('some', { confirm: true }));
+      expect(types()).toEqual(['charge.succeeded']);
+    }));
+
   test('are duplicated when told to', () =>
     withWebhook({ copies: 3, beforeReply: true }, async (_simulator, stripe) => {
       await stripe.paymentIntents.create(intentParams('copies'));
