@@ -1,14 +1,16 @@
 import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { NativeConnection, Worker, type WorkflowBundleOption } from '@temporalio/worker';
-import type { NativeConnectionOptions } from '@temporalio/worker';
+import type { InjectedSinks, NativeConnectionOptions } from '@temporalio/worker';
 import type { ActivityDeps } from './activities/deps.ts';
+import { Drain } from './activities/drain.ts';
 import { createBillingActivities, createChargeActivities } from './activities/index.ts';
 import { createPacer } from './activities/pace.ts';
 import { openDatabase } from './db/database.ts';
-import { ensureEnvironment } from './db/environment.ts';
+import { temporalPlace } from './client/temporal-place.ts';
+import { ensureEnvironment, requireEnvironment } from './db/environment.ts';
 import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from './domain/ids.ts';
-import { assertTimeouts, SHUTDOWN_GRACE_MS } from './domain/timeouts.ts';
+import { assertTimeouts, RECORD_WAIT_MS, SHUTDOWN_GRACE_MS } from './domain/timeouts.ts';
 import { stripeAccount } from './payments/stripe-account.ts';
 import { createStripeGateway } from './payments/stripe-gateway.ts';
 import type { Secret } from './secret.ts';
@@ -30,7 +32,10 @@ export interface WorkerOptions {
   /** charges per second over all workers; 0 means no limit */
   readonly chargesPerSecond: number;
   readonly reconcilePausesMs: readonly number[];
+  readonly absenceQuietMs: number;
   readonly maxCachedWorkflows: number;
+  /** which queues this process serves; both when not given */
+  readonly queues?: readonly Queue[];
   /** for the log: an idle database connection broke and is replaced */
   readonly onDatabaseError: (error: Error) => void;
   readonly crashPoint?: ActivityDeps['crashPoint'];
@@ -38,7 +43,12 @@ export interface WorkerOptions {
   readonly cacheDir?: string | undefined;
   /** other workflow code than this version's own, for tests */
   readonly workflowBundle?: WorkflowBundleOption;
+  /** what that code calls out to, for tests */
+  readonly sinks?: InjectedSinks<Record<string, Record<string, () => void>>>;
 }
+
+/** `billing`: workflows, claims and records. `charge`: all calls to Stripe. Each may run in processes of its own. */
+export type Queue = 'billing' | 'charge';
 
 export interface RunningWorker {
   /** settles when the worker has stopped; rejects when it failed */
@@ -54,8 +64,8 @@ const DATABASE_POOL = 20;
 const WORKFLOWS_PATH = fileURLToPath(new URL('./workflows/index.ts', import.meta.url));
 
 /**
- * Starts the workers of both queues in this process. Refuses to start when the database belongs to
- * another Stripe account or mode, or when time-outs do not fit together.
+ * Starts the workers of both queues, or of one, in this process. Refuses to start when the database is bound to
+ * another Stripe account, mode, server or Temporal, or when time-outs do not fit together.
  */
 export async function startWorker(options: WorkerOptions): Promise<RunningWorker> {
   assertTimeouts(options.stripe.timeoutMs);
@@ -73,8 +83,17 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
   const undo: (() => Promise<void>)[] = [() => database.close(), async () => gateway.close()];
   try {
     const account = await stripeAccount(gateway, options.stripe);
-    await ensureEnvironment(database.db, { account, liveMode: options.mode === 'live' });
-    const deps: ActivityDeps = {
+    const connection = await NativeConnection.connect(options.temporal.connection);
+    undo.push(() => connection.close());
+    const { namespace } = options.temporal;
+    const environment = {
+      account,
+      liveMode: options.mode === 'live',
+      temporal: await temporalPlace(connection.workflowService, namespace),
+    };
+    await ensureEnvironment(database.db, environment);
+    const drain = new Drain({ graceMs: SHUTDOWN_GRACE_MS, answerMs: options.stripe.timeoutMs });
+    const deps = drain.guard({
       db: database.db,
       gateway,
       account,
@@ -82,39 +101,48 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
       worker: `${process.pid}@${hostname()}`,
       pace: createPacer(options.chargesPerSecond),
       reconcilePausesMs: options.reconcilePausesMs,
+      absenceQuietMs: options.absenceQuietMs,
       crashPoint: options.crashPoint ?? (async () => {}),
-    };
-    const connection = await NativeConnection.connect(options.temporal.connection);
-    undo.push(() => connection.close());
-    const workers = await createWorkers(connection, deps, options);
-    return supervise(workers, undo);
+      requireEnvironment: () => requireEnvironment(database.db, environment),
+    });
+    const { queues = ['billing', 'charge'] } = options;
+    const world = { connection, deps, drain, options };
+    const billing = queues.includes('billing') ? await createBillingWorker(world) : null;
+    const charge = queues.includes('charge') ? await createChargeWorker(world) : null;
+    return supervise({ billing, charge }, { drain, undo });
   } catch (error) {
     await runAll(undo);
     throw error;
   }
 }
 
-async function createWorkers(
-  connection: NativeConnection,
-  deps: ActivityDeps,
-  options: WorkerOptions,
-): Promise<readonly Worker[]> {
-  const { namespace } = options.temporal;
-  const billing = await Worker.create({
+interface World {
+  readonly connection: NativeConnection;
+  readonly deps: ActivityDeps;
+  readonly drain: Drain;
+  readonly options: WorkerOptions;
+}
+
+async function createBillingWorker({ connection, deps, drain, options }: World): Promise<Worker> {
+  return Worker.create({
     connection,
-    namespace,
+    namespace: options.temporal.namespace,
     taskQueue: BILLING_TASK_QUEUE,
     ...(await workflowCode(options)),
-    activities: createBillingActivities(deps),
+    activities: drain.watchRecords(createBillingActivities(deps)),
     // Explicit: the default grows with the heap and can exhaust it in a burst of starts.
     maxCachedWorkflows: options.maxCachedWorkflows,
     shutdownGraceTime: SHUTDOWN_GRACE_MS,
+    ...(options.sinks === undefined ? {} : { sinks: options.sinks }),
   });
-  const charge = await Worker.create({
+}
+
+function createChargeWorker({ connection, deps, drain, options }: World): Promise<Worker> {
+  return Worker.create({
     connection,
-    namespace,
+    namespace: options.temporal.namespace,
     taskQueue: CHARGE_TASK_QUEUE,
-    activities: createChargeActivities(deps),
+    activities: drain.watchCharges(createChargeActivities(deps)),
     maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_CHARGES,
     // Enforced by the server over all workers of the queue; every worker must say the same number.
     ...(options.chargesPerSecond === 0
@@ -122,7 +150,6 @@ async function createWorkers(
       : { maxTaskQueueActivitiesPerSecond: options.chargesPerSecond }),
     shutdownGraceTime: SHUTDOWN_GRACE_MS,
   });
-  return [billing, charge];
 }
 
 async function workflowCode(options: WorkerOptions) {
@@ -131,19 +158,31 @@ async function workflowCode(options: WorkerOptions) {
   return { workflowBundle: await workflowBundle(options.cacheDir) };
 }
 
+/**
+ * Runs both until one ends or all are to stop. The charge worker stops first, the billing worker when the charges have
+ * drained and are recorded: stopped together, the last charges would wait in Temporal for the next worker's record.
+ */
 function supervise(
-  workers: readonly Worker[],
-  undo: readonly (() => Promise<void>)[],
+  { billing, charge }: { readonly billing: Worker | null; readonly charge: Worker | null },
+  { drain, undo }: { readonly drain: Drain; readonly undo: readonly (() => Promise<void>)[] },
 ): RunningWorker {
+  const asked = Promise.withResolvers<void>();
   const stop = (): void => {
-    for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    drain.begin();
+    end(charge);
+    asked.resolve();
   };
+  // One that fails takes the other with it: half a worker would look alive.
+  const charges = (async () => {
+    await (charge === null ? asked.promise : charge.run()).finally(stop);
+    await drain.recorded(RECORD_WAIT_MS);
+  })().finally(() => end(billing));
+  const bills = (billing === null ? asked.promise : billing.run()).finally(stop);
   const stopped = (async () => {
     try {
-      // One that fails takes the other with it: half a worker would look alive. Both are awaited, so
-      // that charges which drain keep their database.
-      const ends = await Promise.allSettled(workers.map((worker) => worker.run().finally(stop)));
-      const failed = ends.find((end) => end.status === 'rejected');
+      // Both are awaited, so that charges which drain keep their database.
+      const ends = await Promise.allSettled([charges, bills]);
+      const failed = ends.find((one) => one.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
     } finally {
       await runAll(undo);
@@ -156,6 +195,10 @@ function supervise(
       await stopped;
     },
   };
+}
+
+function end(worker: Worker | null): void {
+  if (worker?.getState() === 'RUNNING') worker.shutdown();
 }
 
 /** Closes in reverse order of opening; one that fails does not keep the others open. */
