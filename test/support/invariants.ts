@@ -5,7 +5,9 @@ import type { Simulator } from '../../src/simulator/index.ts';
 /** What the checker reads: three witnesses, none through the code under test. */
 export interface Witnesses {
   readonly databaseUrl: string;
-  readonly simulator: Simulator;
+  readonly simulator: Pick<Simulator, 'ledger' | 'requests'> & {
+    counters(): Pick<ReturnType<Simulator['counters']>, 'faults'>;
+  };
   /** null where the test has taken the histories away, and says so */
   readonly temporal: TemporalClient | null;
   readonly run: { readonly namespace: string; readonly period: string };
