@@ -28,6 +28,7 @@ export async function chargesOf(
     worker: 'bench loop',
     pace: async () => {},
     reconcilePausesMs: [],
+    absenceQuietMs: 3_600_000,
     crashPoint: async () => {},
     requireEnvironment: async () => {},
   };

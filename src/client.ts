@@ -9,7 +9,17 @@ import {
   type WorkflowHandle,
 } from '@temporalio/client';
 import type { RerunAnswer } from './domain/charge.ts';
-import { BILLING_TASK_QUEUE, runWorkflowId, type RunRef, type SlotRef } from './domain/ids.ts';
+import {
+  BILLING_TASK_QUEUE,
+  customerWorkflowId,
+  HOUSEKEEPING_ID,
+  runWorkflowId,
+  type RunRef,
+  type SlotRef,
+} from './domain/ids.ts';
+import type { SweepReport } from './domain/sweep.ts';
+import type { customerCharge } from './workflows/customer-charge.ts';
+import type { housekeeping, HousekeepingInput } from './workflows/housekeeping.ts';
 import type { billingRun, RunInput } from './workflows/billing-run.ts';
 import {
   pauseRunUpdate,
@@ -125,6 +135,41 @@ export class RunClient {
       signal: rerunCustomerSignal,
       signalArgs: [messageOf(request)],
     });
+  }
+
+  /**
+   * Has one customer looked at: Stripe is asked, what it shows is recorded, nothing is sent. Under the
+   * customer's own workflow ID, so it never runs beside a charge. Twice: the second looks again.
+   */
+  async lookAtCustomer(slot: SlotRef): Promise<'started' | 'alreadyRunning'> {
+    const { namespace, period, customerId } = slot;
+    try {
+      await this.temporal.workflow.start<typeof customerCharge>('customerCharge', {
+        workflowId: customerWorkflowId(slot),
+        taskQueue: BILLING_TASK_QUEUE,
+        args: [{ namespace, period, customerId }, { readOnly: true }],
+        workflowIdReusePolicy: 'ALLOW_DUPLICATE',
+        staticSummary: `${customerId} · ${period} · look`,
+        typedSearchAttributes: runSearchAttributes(slot),
+      });
+      return 'started';
+    } catch (error) {
+      if (error instanceof WorkflowExecutionAlreadyStartedError) return 'alreadyRunning';
+      throw error;
+    }
+  }
+
+  /** Sweeps now, beside the hourly Schedule, and waits for the result. Two at once: the second joins the first. */
+  async sweep(input: HousekeepingInput): Promise<SweepReport> {
+    const handle = await this.temporal.workflow.start<typeof housekeeping>('housekeeping', {
+      workflowId: `${HOUSEKEEPING_ID}-by-hand`,
+      taskQueue: BILLING_TASK_QUEUE,
+      args: [input],
+      workflowIdReusePolicy: 'ALLOW_DUPLICATE',
+      workflowIdConflictPolicy: 'USE_EXISTING',
+      staticSummary: 'sweep ordered by hand',
+    });
+    return handle.result();
   }
 
   /** Stops new claims; charges in flight finish. */

@@ -51,6 +51,14 @@ export const configSchema = z.object({
     .regex(/^acct_[A-Za-z0-9_]+$/, 'must be an account id, acct_…')
     .optional(),
   STRIPE_TIMEOUT_MS: z.coerce.number().int().min(1_000).max(35_000).default(30_000),
+  STRIPE_WEBHOOK_SECRETS: z
+    .string()
+    .superRefine((text, context) => {
+      const problem = webhookSecretsProblem(text);
+      if (problem !== null) context.addIssue({ code: 'custom', message: problem });
+    })
+    .transform((text) => text.split(',').map((secret) => new Secret(secret.trim())))
+    .optional(),
   CHARGEONCE_MODE: z.enum(['test', 'live']).default('test'),
   CHARGEONCE_HOME: z.string().min(1).default('.chargeonce'),
   CHARGEONCE_CACHE: z
@@ -70,6 +78,19 @@ export const configSchema = z.object({
       });
       return z.NEVER;
     }),
+  ABSENCE_QUIET: z
+    .string()
+    .default('1h')
+    .transform((text, context) => {
+      const quiet = parseDurations(text);
+      if (quiet?.length === 1) return quiet[0] ?? z.NEVER;
+      context.addIssue({
+        code: 'custom',
+        message: 'must be one duration like "1h" (ms, s, m, h)',
+      });
+      return z.NEVER;
+    }),
+  RESOLVE_APPROVERS: z.coerce.number().int().min(1).max(2).default(1),
   BILLING_ZONE: z
     .string()
     .refine(isTimeZone, 'must be an IANA time zone such as Europe/Berlin')
@@ -78,6 +99,7 @@ export const configSchema = z.object({
   TEMPORAL_PORT: port,
   TEMPORAL_UI_PORT: port,
   SIMULATOR_PORT: port,
+  SERVER_PORT: port,
   METRICS_PORT: port,
   TEMPORAL_CLI_PATH: z.string().min(1).optional(),
   TEMPORAL_TEST_SERVER_PATH: z.string().min(1).optional(),
@@ -164,6 +186,16 @@ function keyProblem(key: string): string | null {
   if (key.startsWith('vk_'))
     return 'this is a vault key (vk_…); it goes with the vault, which this version does not have';
   return 'must be a secret or restricted Stripe key: sk_test_…, rk_test_…, sk_live_… or rk_live_…';
+}
+
+/** Two during a rotation; each costs a signature per request. */
+const MAX_WEBHOOK_SECRETS = 5;
+
+function webhookSecretsProblem(text: string): string | null {
+  const secrets = text.split(',').map((secret) => secret.trim());
+  if (secrets.length > MAX_WEBHOOK_SECRETS) return `at most ${MAX_WEBHOOK_SECRETS} secrets`;
+  if (secrets.every((secret) => /^whsec_[A-Za-z0-9_+/=-]{8,}$/.test(secret))) return null;
+  return 'must be signing secrets of webhook endpoints, whsec_…, separated by commas';
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };

@@ -1,6 +1,6 @@
 import { idempotencyKey, type ChargeOperation } from '../domain/idempotency-key.ts';
 import type { SlotRef } from '../domain/ids.ts';
-import type { NextGeneration } from '../db/reruns.ts';
+import type { NextGeneration } from '../db/generations.ts';
 import { confirmRequestBody, createRequestBody } from '../payments/frozen-request.ts';
 import type { ActivityDeps } from './deps.ts';
 

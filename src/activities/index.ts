@@ -9,11 +9,14 @@ import type {
 import type { CustomerId } from '../domain/customer-id.ts';
 import type { RunRef, SlotRef } from '../domain/ids.ts';
 import type { ListedItem, RunState } from '../db/runs.ts';
+import { insertSweep, listSweepSlots } from '../db/sweep.ts';
+import type { SweepPage, SweepReport, SweepSlot } from '../domain/sweep.ts';
 import { charge, type ChargeOrder } from './charge.ts';
 import { claimSlot } from './claim-slot.ts';
 import type { ActivityDeps } from './deps.ts';
 import { withFailures } from './errors.ts';
-import { reconcile } from './reconcile.ts';
+import { purge, type PurgeReport } from './purge.ts';
+import { look, reconcile } from './reconcile.ts';
 import { record, type RecordedOutcome } from './record.ts';
 import {
   decideRerun,
@@ -53,6 +56,11 @@ export function createBillingActivities(deps: ActivityDeps) {
     readTotals: (run: RunRef): Promise<RunTotals> => withFailures(() => readTotals(deps, run)),
     decideRerun: (order: RerunOrder): Promise<RerunAnswer> =>
       withFailures(() => decideRerun(deps, order)),
+    listSweep: (page: SweepPage): Promise<readonly SweepSlot[]> =>
+      withFailures(() => listSweepSlots(deps.db, page)),
+    noteSweep: (report: SweepReport): Promise<void> =>
+      withFailures(() => insertSweep(deps.db, report)),
+    purge: (): Promise<PurgeReport> => withFailures(() => purge(deps)),
     logOrder: (
       run: RunRef,
       order: { action: string; operator: string; reason: string },
@@ -63,6 +71,8 @@ export function createBillingActivities(deps: ActivityDeps) {
 /** Activities of the queue `charge`: the only ones that call Stripe, so the queue's limit is Stripe's. */
 export function createChargeActivities(deps: ActivityDeps) {
   return {
+    look: (slot: SlotRef): Promise<ReconcileAnswer> =>
+      withFailures(() => beating(() => look(deps, slot))),
     charge: (order: ChargeOrder): Promise<ChargeResult> =>
       withFailures(() => beating(() => charge(deps, order, activityInfo().attempt))),
     reconcile: (order: ChargeOrder): Promise<ReconcileAnswer> =>

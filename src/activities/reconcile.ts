@@ -1,108 +1,172 @@
-import { sql } from 'kysely';
-import type { ChargeResult, ReconcileAnswer } from '../domain/charge.ts';
+import type {
+  ChargeOutcome,
+  ChargeResult,
+  OpenBecause,
+  ReconcileAnswer,
+} from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
+import type { SlotRef } from '../domain/ids.ts';
+import { noteAbsence } from '../db/absence.ts';
+import { noteUnknown } from '../db/reviews.ts';
 import type { ChargeFacts } from '../db/sends.ts';
-import { METADATA } from '../payments/frozen-request.ts';
 import { LookupFailed, type PaymentIntentFacts } from '../payments/gateway.ts';
 import type { ActivityDeps } from './deps.ts';
 import { readFacts, settledBefore, type ChargeOrder } from './charge.ts';
-import { stop, tryAgain } from './errors.ts';
+import { tryAgain } from './errors.ts';
+import { declineAmong, findIntent } from './find-intent.ts';
+import { freezeGeneration } from './frozen.ts';
 import { readIntent } from './read-intent.ts';
 
-/** Clocks of ours and Stripe's may differ; a list by creation time starts this much before the first send. */
-const LIST_MARGIN_SECONDS = 5 * 60;
+/** An outcome that stays unknown this long after the first send goes to a person. */
+const REVIEW_AFTER_HOURS = 72;
+/** Bank debits take up to two weeks; `processing` is an answer, only not the last one. */
+const REVIEW_PROCESSING_AFTER_HOURS = 21 * 24;
+
+/** Whether a look may go on to open the next generation, or only reads and records. */
+type Reach = 'mayOpen' | 'readOnly';
 
 /**
  * Asks Stripe what became of a slot's current generation, by reads only: the PaymentIntent when its id
- * is known, else the customer's intents since the first send, matched by metadata, amount and currency.
- * A look-up that fails is tried again and never read as "not there". Safe to run any number of times.
+ * is known, else the customer's intents since the first send, matched by metadata, amount and currency,
+ * else events. Stripe showing no effect twice, a quiet time apart, is proof of absence and opens the next
+ * generation. A look-up that fails is tried again and never read as "not there". Safe to run any number
+ * of times, and by two at once.
  */
 export async function reconcile(deps: ActivityDeps, order: ChargeOrder): Promise<ReconcileAnswer> {
   const facts = await readFacts(deps, order);
   const known = settledBefore(facts, order.generation);
   if (known !== null) return { kind: 'settled', charge: known };
+  return ask(deps, facts, 'mayOpen');
+}
+
+/**
+ * Looks at a slot, whatever its state, and sends nothing and opens nothing: what an event or the sweep of a
+ * stopped run calls for. For a slot that was refused only a success is news. Twice: the same answer.
+ */
+export async function look(deps: ActivityDeps, slot: SlotRef): Promise<ReconcileAnswer> {
+  const facts = await readFacts(deps, slot);
+  const refused = refusedBefore(facts);
+  if (refused === null) {
+    const known = settledBefore(facts, facts.generation);
+    return known === null ? ask(deps, facts, 'readOnly') : { kind: 'settled', charge: known };
+  }
+  const found = await ask(deps, facts, 'readOnly');
+  if (found.kind === 'settled' && found.charge.result.outcome === 'charged') return found;
+  return { kind: 'settled', charge: outcomeOf(facts, refused) };
+}
+
+/** The refusal a slot stands at, or null. */
+function refusedBefore(facts: ChargeFacts): ChargeOutcome | null {
+  const reason = facts.reason ?? 'unknown';
+  if (facts.state === 'blocked') return { outcome: 'blocked', reason, advice: '' };
+  if (facts.state !== 'declined' && facts.state !== 'misconfigured') return null;
+  return settledBefore(facts, facts.generation)?.result ?? null;
+}
+
+async function ask(deps: ActivityDeps, facts: ChargeFacts, reach: Reach): Promise<ReconcileAnswer> {
   if (facts.paymentIntentId === null && !facts.create.sentBefore) {
-    return { kind: 'resumable', generation: facts.generation };
+    return { kind: 'resumable', generation: facts.generation, because: 'neverSent' };
   }
   try {
-    if (facts.paymentIntentId !== null) {
-      return answerFor(facts, await deps.gateway.retrievePaymentIntent(facts.paymentIntentId));
-    }
-    return await findByMetadata(deps, order, facts);
+    const intent = await findIntent(deps, facts);
+    if (intent === null) return await nothingFound(deps, facts, reach);
+    return await answerFor(deps, { facts, intent, reach });
   } catch (error) {
     if (!(error instanceof LookupFailed)) throw error;
+    await note(deps, facts, { reason: 'look_up_failed', because: 'cannotTell' });
     throw tryAgain(FAILURES.chargeIndeterminate, error.message);
   }
 }
 
-async function findByMetadata(
+/** No intent carries the key: inside the window the same key is safe, it creates or brings the lost reply. */
+async function nothingFound(
   deps: ActivityDeps,
-  order: ChargeOrder,
   facts: ChargeFacts,
+  reach: Reach,
 ): Promise<ReconcileAnswer> {
-  const since = facts.create.firstSentAt;
-  if (since === null) return { kind: 'resumable', generation: facts.generation };
-  const listed = await deps.gateway.listPaymentIntents({
-    customer: facts.stripeCustomerId,
-    createdGte: Math.floor(since.getTime() / 1000) - LIST_MARGIN_SECONDS,
-  });
-  const ours = listed.filter(
-    (intent) =>
-      intent.metadata[METADATA.key] === facts.create.key &&
-      intent.amountMinor === facts.amountMinor &&
-      intent.currency === facts.currency,
-  );
-  const [found, ...others] = ours;
-  if (found === undefined) {
-    // Inside the window the same key is safe: it creates, or brings the reply that was lost.
-    if (facts.create.windowOpen) return { kind: 'resumable', generation: facts.generation };
-    return { kind: 'unknown', reason: 'not_found_and_key_older_than_23_h' };
-  }
-  if (others.length > 0) {
-    throw stop(
-      FAILURES.invariantBroken,
-      `several PaymentIntents carry the key of ${order.customerId}`,
-    );
-  }
-  await adoptIntent(deps, order, found);
-  return answerFor(facts, found);
+  if (facts.create.windowOpen && !facts.create.spent) return sameKey(facts);
+  return absence(deps, { facts, reach, key: facts.create.key, sees: 'no_payment_intent' });
 }
 
-/** Keeps the id of an intent whose create reply was lost, so that it is confirmed and none other made. */
-async function adoptIntent(
+async function answerFor(
   deps: ActivityDeps,
-  order: ChargeOrder,
-  found: PaymentIntentFacts,
-): Promise<void> {
-  await deps.db
-    .updateTable('billing_charges')
-    .set({ payment_intent_id: found.id, updated_at: sql`now()` })
-    .where('namespace', '=', order.namespace)
-    .where('period', '=', order.period)
-    .where('customer_id', '=', order.customerId)
-    .where('generation', '=', order.generation)
-    .where('state', 'in', ['claimed', 'sent', 'indeterminate'])
-    .where('payment_intent_id', 'is', null)
-    .execute();
+  seen: { facts: ChargeFacts; intent: PaymentIntentFacts; reach: Reach },
+): Promise<ReconcileAnswer> {
+  const { facts, intent, reach } = seen;
+  const reading = readIntent(facts, intent);
+  if (reading.kind === 'settled') {
+    const { outcome } = reading;
+    if (outcome.outcome !== 'indeterminate') {
+      return { kind: 'settled', charge: outcomeOf(facts, outcome) };
+    }
+    const processing = ['processing', 'requires_action', 'requires_capture'].includes(
+      intent.status,
+    );
+    const because = processing ? 'stillProcessing' : 'cannotTell';
+    return unknown(deps, facts, { reason: outcome.reason, because });
+  }
+  if (!facts.confirm.sentBefore) {
+    return { kind: 'resumable', generation: facts.generation, because: 'neverSent' };
+  }
+  if (facts.confirm.windowOpen && !facts.confirm.spent) return sameKey(facts);
+  if (reading.kind === 'ambiguous') {
+    const declined = await declineAmong(deps, facts, intent);
+    if (declined !== null) return { kind: 'settled', charge: outcomeOf(facts, declined) };
+  }
+  return absence(deps, { facts, reach, key: facts.confirm.key, sees: intent.status });
 }
 
-function answerFor(facts: ChargeFacts, intent: PaymentIntentFacts): ReconcileAnswer {
-  const reading = readIntent(facts, intent);
-  switch (reading.kind) {
-    case 'settled': {
-      if (reading.outcome.outcome === 'indeterminate') {
-        return { kind: 'unknown', reason: reading.outcome.reason };
-      }
-      const charge: ChargeResult = {
-        generation: facts.generation,
-        result: reading.outcome,
-        answer: null,
-      };
-      return { kind: 'settled', charge };
-    }
-    case 'confirmNotDone':
-    case 'ambiguous':
-      if (facts.confirm.windowOpen) return { kind: 'resumable', generation: facts.generation };
-      return { kind: 'unknown', reason: 'key_older_than_23_h' };
+/**
+ * Stripe shows no effect of a key that must not be sent again. Proof needs two such reads; until then, and
+ * for a reader that may not open anything, the outcome is unknown.
+ */
+async function absence(
+  deps: ActivityDeps,
+  read: { facts: ChargeFacts; reach: Reach; key: string; sees: string },
+): Promise<ReconcileAnswer> {
+  const { facts, reach, key, sees } = read;
+  const { slot, generation } = facts;
+  const answer = await noteAbsence(deps.db, slot, {
+    generation,
+    key,
+    sees,
+    quietMs: deps.absenceQuietMs,
+    freezeNext: reach === 'mayOpen' ? (item) => freezeGeneration(deps, slot, item) : null,
+  });
+  if (answer.kind === 'proven') {
+    return { kind: 'resumable', generation: answer.generation, because: 'absent' };
   }
+  const reason = `no_effect_seen: ${sees}`;
+  return unknown(deps, facts, { reason, because: 'absentNotProven' });
+}
+
+interface Unknown {
+  readonly reason: string;
+  readonly because: OpenBecause;
+}
+
+async function unknown(
+  deps: ActivityDeps,
+  facts: ChargeFacts,
+  open: Unknown,
+): Promise<ReconcileAnswer> {
+  await note(deps, facts, open);
+  return { kind: 'unknown', ...open };
+}
+
+async function note(deps: ActivityDeps, facts: ChargeFacts, open: Unknown): Promise<void> {
+  await noteUnknown(deps.db, facts.slot, {
+    generation: facts.generation,
+    reason: open.reason,
+    reviewAfterHours:
+      open.reason === 'processing' ? REVIEW_PROCESSING_AFTER_HOURS : REVIEW_AFTER_HOURS,
+  });
+}
+
+function sameKey(facts: ChargeFacts): ReconcileAnswer {
+  return { kind: 'resumable', generation: facts.generation, because: 'sameKey' };
+}
+
+function outcomeOf(facts: ChargeFacts, result: ChargeOutcome): ChargeResult {
+  return { generation: facts.generation, result, answer: null };
 }

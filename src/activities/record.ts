@@ -3,6 +3,7 @@ import { FAILURES } from '../domain/failures.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import { writeAuditEntry } from '../db/audit-log.ts';
 import { recordOutcome } from '../db/record.ts';
+import { holdRun } from '../db/runs.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop } from './errors.ts';
 
@@ -23,6 +24,9 @@ export async function record(
   await deps.crashPoint('beforeRecordCommits', slot);
   const written = await recordOutcome(deps.db, slot, { ...charged, actor: 'run' });
   await deps.crashPoint('afterRecordCommitted', slot);
+  if (charged.result.outcome === 'misconfigured' && charged.result.stopsRun) {
+    await holdRun(deps.db, slot, charged.result.reason);
+  }
   if (written.kind === 'recorded') return { outcome: charged.result.outcome };
   const { state, chargeId } = written;
   const contradicts =

@@ -11,7 +11,9 @@ import {
   moveRun,
   planRun,
   readRun,
+  setControl,
   type ListedItem,
+  type RunControl,
   type RunState,
 } from '../db/runs.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -27,12 +29,14 @@ export interface RunPlan {
 
 /** Freezes the run's items, or reads the plan that stands. Twice: one plan. */
 export async function plan(deps: ActivityDeps, run: RunRef, plannedBy: string): Promise<RunPlan> {
+  await deps.requireEnvironment();
   const planned = await planRun(deps.db, run, plannedBy);
   return { ...planned, reconcilePausesMs: deps.reconcilePausesMs };
 }
 
 /** The plan that stands, or null; plans nothing. */
 export async function readPlan(deps: ActivityDeps, run: RunRef): Promise<RunPlan | null> {
+  await deps.requireEnvironment();
   const planned = await readRun(deps.db, run);
   return planned === null ? null : { ...planned, reconcilePausesMs: deps.reconcilePausesMs };
 }
@@ -48,6 +52,7 @@ export async function listShard(
   run: RunRef,
   range: { readonly after: number; readonly upTo: number },
 ): Promise<readonly ListedItem[]> {
+  await deps.requireEnvironment();
   return listItems(deps.db, run, range);
 }
 
@@ -78,20 +83,35 @@ export async function readTotals(deps: ActivityDeps, run: RunRef): Promise<RunTo
 
 /** Answers an operator's rerun and opens the next generation when accepted. Twice: one answer, one generation. */
 export async function decideRerun(deps: ActivityDeps, order: RerunOrder): Promise<RerunAnswer> {
+  await deps.requireEnvironment();
   return acceptRerun(deps.db, order, (item) => freezeGeneration(deps, order, item));
 }
 
-/** Puts an operator's order (pause, resume, stop) into the audit log. */
+const CONTROL: Readonly<Record<string, RunControl>> = {
+  'run.paused': 'paused',
+  'run.resumed': 'running',
+  'run.stop_ordered': 'stopped',
+};
+
+/** Puts an operator's order (pause, resume, stop) into the audit log and into the run's row. Twice: two entries. */
 export async function logOrder(
   deps: ActivityDeps,
   run: RunRef,
   order: { readonly action: string; readonly operator: string; readonly reason: string },
 ): Promise<void> {
-  await writeAuditEntry(deps.db, {
-    actor: order.operator,
-    action: order.action,
-    namespace: run.namespace,
-    period: run.period,
-    reason: order.reason,
+  const { action, operator, reason } = order;
+  const control = CONTROL[action] ?? null;
+  await deps.db.transaction().execute(async (trx) => {
+    if (control !== null) {
+      const note = control === 'running' ? null : `${control} by ${operator}: ${reason}`;
+      await setControl(trx, run, { control, note });
+    }
+    await writeAuditEntry(trx, {
+      actor: operator,
+      action,
+      namespace: run.namespace,
+      period: run.period,
+      reason,
+    });
   });
 }

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import type { Config } from '../config.ts';
 import type { ProcessRequest } from '../embedded/stack.ts';
 import type { Platform } from './platform.ts';
+import { webhookSecretsOf } from './simulator-webhooks.ts';
 
 const CLI = fileURLToPath(new URL('../cli.ts', import.meta.url));
 
@@ -60,10 +61,41 @@ export function workerPart(from: {
   };
 }
 
+/** Where the server listens unless told otherwise. */
+export const SERVER_PORT = 8_420;
+
+/** The server as a part: takes the webhooks of Stripe, or of the simulator. */
+export function serverPart(from: {
+  platform: Platform;
+  env: NodeJS.ProcessEnv;
+  extra: Readonly<Record<string, string>>;
+}): ProcessRequest {
+  const { config } = from.platform;
+  const secrets = webhookSecretsOf(config).map((secret) => secret.reveal());
+  return {
+    kind: 'process',
+    name: 'server',
+    label: 'the server',
+    command: process.execPath,
+    args: [CLI, 'server', '--port', '{{port}}'],
+    env: {
+      ...workerEnv(from.platform, from.env),
+      ...from.extra,
+      STRIPE_WEBHOOK_SECRETS: secrets.join(','),
+    },
+    ...(config.SERVER_PORT === undefined
+      ? { preferredPort: SERVER_PORT }
+      : { port: config.SERVER_PORT }),
+    url: 'http://127.0.0.1:{{port}}',
+    ready: { kind: 'http', url: 'http://127.0.0.1:{{port}}/readyz', timeoutMs: 60_000 },
+  };
+}
+
 /** Variables of ours that a worker reads besides the addresses of its parts. */
 const PASSED_ON = [
   'CHARGES_PER_SECOND',
   'RECONCILE_PAUSES',
+  'ABSENCE_QUIET',
   'BILLING_ZONE',
   'MAX_CACHED_WORKFLOWS',
   'LOG_LEVEL',

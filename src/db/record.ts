@@ -39,7 +39,7 @@ export async function recordOutcome(
   // blocked keeps its generation open for the same key; indeterminate is not an answer.
   const closes = result.outcome !== 'indeterminate' && result.outcome !== 'blocked';
   // What a person looks at is settled by an answer of Stripe's, and by nothing less.
-  const settles = result.outcome === 'charged' || result.outcome === 'declined';
+  const settles = closes;
   const { rows } = await sql<{ written: boolean }>`
     WITH slot AS (
       UPDATE billing_charges SET state = ${result.outcome}::slot_state, charge_id = ${charged?.chargeId ?? null},
@@ -47,7 +47,9 @@ export async function recordOutcome(
         settled_at = CASE WHEN ${closes} THEN now() END, updated_at = now()
       WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
         AND generation = ${outcome.generation}
-        AND (state IN ('claimed', 'sent', 'indeterminate') OR (state = 'in_review' AND ${settles}))
+        AND (state IN ('claimed', 'sent', 'indeterminate') OR (state = 'in_review' AND ${settles})
+          -- a success that Stripe shows is the truth, also after a refusal
+          OR (state IN ('declined', 'misconfigured', 'blocked') AND ${charged !== null}))
       RETURNING namespace, period, customer_id, payment_intent_id
     ), generation AS (
       UPDATE charge_generations g SET finished_at = now(),

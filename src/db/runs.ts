@@ -139,7 +139,14 @@ export async function moveRun(
   await db.transaction().execute(async (trx) => {
     const moved = await trx
       .updateTable('billing_runs')
-      .set({ state, completed_at: over ? sql`now()` : null })
+      .set({
+        state,
+        completed_at: over ? sql`now()` : null,
+        // A stopped run that is started again, and one that ended, is nobody's to hold.
+        control: sql`CASE WHEN ${state} = 'stopped' THEN 'stopped'
+          WHEN ${state} = 'completed' OR state = 'stopped' THEN 'running' ELSE control END`,
+        control_note: sql`CASE WHEN ${state} = 'completed' OR state = 'stopped' THEN NULL ELSE control_note END`,
+      })
       .where('namespace', '=', run.namespace)
       .where('period', '=', run.period)
       .where('state', 'not in', ['completed', state])
@@ -153,6 +160,34 @@ export async function moveRun(
       period: run.period,
     });
   });
+}
+
+export type RunControl = 'running' | 'paused' | 'stopped';
+
+/** What was last ordered about a run, for status and the sweep; Temporal holds the order that is obeyed. */
+export async function setControl(
+  db: Db,
+  run: RunRef,
+  order: { readonly control: RunControl; readonly note: string | null },
+): Promise<void> {
+  await db
+    .updateTable('billing_runs')
+    .set({ control: order.control, control_note: order.note })
+    .where('namespace', '=', run.namespace)
+    .where('period', '=', run.period)
+    .execute();
+}
+
+/** A refused API key holds the run until somebody mends it. Twice: the first reason stays. */
+export async function holdRun(db: Db, run: RunRef, reason: string): Promise<void> {
+  await db
+    .updateTable('billing_runs')
+    .set({ control: 'paused', control_note: `paused by itself: ${reason}` })
+    .where('namespace', '=', run.namespace)
+    .where('period', '=', run.period)
+    .where('control', '=', 'running')
+    .where('state', 'in', ['planned', 'charging', 'settling'])
+    .execute();
 }
 
 export interface ListedItem {

@@ -25,11 +25,30 @@ export type JsonPrimitive = boolean | number | string | null;
 
 export type JsonValue = JsonArray | JsonObject | JsonPrimitive;
 
+export type RefundKind = "certain" | "likely";
+
+export type RefundState = "failed" | "indeterminate" | "planned" | "refunded" | "sent" | "skipped";
+
 export type RunState = "charging" | "completed" | "planned" | "settling" | "stopped";
 
 export type SlotState = "blocked" | "charged" | "claimed" | "declined" | "in_review" | "indeterminate" | "misconfigured" | "sent" | "skipped";
 
 export type Timestamp = ColumnType<Date, Date | string, Date | string>;
+
+export type WebhookResult = "already_known" | "gave_up" | "ignored" | "looked" | "noted" | "other_intent" | "other_success" | "unmatched";
+
+export type WebhookState = "parked" | "processed" | "received";
+
+export interface AbsenceReads {
+  customer_id: string;
+  generation: number;
+  id: Generated<number>;
+  idempotency_key: string;
+  namespace: string;
+  period: string;
+  read_at: Generated<Timestamp>;
+  sees: string;
+}
 
 export interface AuditLog {
   action: string;
@@ -52,6 +71,7 @@ export interface BillingCharges {
   customer_id: string;
   generation: Generated<number>;
   idempotency_key: string | null;
+  looked_at: Timestamp | null;
   namespace: string;
   payment_intent_id: string | null;
   period: string;
@@ -76,6 +96,8 @@ export interface BillingItems {
 
 export interface BillingRuns {
   completed_at: Timestamp | null;
+  control: Generated<string>;
+  control_note: string | null;
   customer_count: number;
   namespace: string;
   period: string;
@@ -141,10 +163,72 @@ export interface Customers {
 }
 
 export interface Environment {
+  bound_at: Timestamp | null;
   created_at: Generated<Timestamp>;
   database_id: Generated<string>;
+  database_name: string | null;
+  database_oid: number | null;
   live_mode: boolean;
   singleton: Generated<boolean>;
+  stripe_account: string;
+  system_identifier: string | null;
+  temporal_namespace: string | null;
+  temporal_namespace_id: string | null;
+}
+
+export interface RefundAttemptAnswers {
+  answered_at: Generated<Timestamp>;
+  attempt_id: string;
+  duration_ms: number;
+  error: string | null;
+  http_status: number | null;
+  replayed: Generated<boolean>;
+  stripe_request_id: string | null;
+}
+
+export interface RefundAttempts {
+  attempt_id: string;
+  line: number;
+  plan_id: number;
+  sent_at: Generated<Timestamp>;
+  worker: string;
+}
+
+export interface RefundPlanLines {
+  amount_minor: number;
+  api_version: string;
+  charge_id: string;
+  currency: string;
+  customer_id: string | null;
+  finished_at: Timestamp | null;
+  first_sent_at: Timestamp | null;
+  idempotency_key: string;
+  kept_charge_id: string;
+  kind: RefundKind;
+  line: number;
+  namespace: string | null;
+  payment_intent_id: string | null;
+  period: string;
+  plan_id: number;
+  reason: string | null;
+  refund_id: string | null;
+  refund_status: string | null;
+  refunded_before_minor: number;
+  request_body: string;
+  state: Generated<RefundState>;
+  stripe_customer_id: string | null;
+  why: string;
+}
+
+export interface RefundPlans {
+  fingerprint: string;
+  live_mode: boolean;
+  order_reason: string | null;
+  ordered_at: Timestamp | null;
+  ordered_by: string | null;
+  plan_id: Generated<number>;
+  planned_at: Generated<Timestamp>;
+  planned_by: string;
   stripe_account: string;
 }
 
@@ -159,7 +243,54 @@ export interface RerunRequests {
   requested_at: Generated<Timestamp>;
 }
 
+export interface SlotResolutions {
+  at: Generated<Timestamp>;
+  charge_id: string | null;
+  customer_id: string;
+  decides: boolean;
+  evidence: string;
+  generation: number;
+  id: Generated<number>;
+  namespace: string;
+  operator: string;
+  period: string;
+  verdict: string;
+}
+
+export interface Sweeps {
+  at: Generated<Timestamp>;
+  id: Generated<number>;
+  left_open: number;
+  looked: number;
+  purged: number;
+  settled: number;
+}
+
+export interface WebhookEvents {
+  account: string | null;
+  api_version: string | null;
+  attempts: Generated<number>;
+  charge_id: string | null;
+  created_at: Timestamp;
+  customer_id: string | null;
+  event_id: string;
+  idempotency_key: string | null;
+  last_error: string | null;
+  livemode: boolean;
+  namespace: string | null;
+  next_try_at: Generated<Timestamp>;
+  object_id: string;
+  payment_intent_id: string | null;
+  period: string | null;
+  processed_at: Timestamp | null;
+  received_at: Generated<Timestamp>;
+  result: WebhookResult | null;
+  state: Generated<WebhookState>;
+  type: string;
+}
+
 export interface DB {
+  absence_reads: AbsenceReads;
   audit_log: AuditLog;
   billing_charges: BillingCharges;
   billing_items: BillingItems;
@@ -170,5 +301,12 @@ export interface DB {
   charge_generations: ChargeGenerations;
   customers: Customers;
   environment: Environment;
+  refund_attempt_answers: RefundAttemptAnswers;
+  refund_attempts: RefundAttempts;
+  refund_plan_lines: RefundPlanLines;
+  refund_plans: RefundPlans;
   rerun_requests: RerunRequests;
+  slot_resolutions: SlotResolutions;
+  sweeps: Sweeps;
+  webhook_events: WebhookEvents;
 }

@@ -16,6 +16,11 @@ interface GenerationFacts {
   /** the key is younger than 23 h by the database clock, or was never sent */
   readonly windowOpen: boolean;
   readonly firstSentAt: Date | null;
+  /**
+   * Stripe has answered this key with a saved 5xx: whatever the execution did, the same key will never
+   * bring another answer (docs.stripe.com/api/idempotent_requests)
+   */
+  readonly spent: boolean;
   readonly open: boolean;
 }
 
@@ -48,6 +53,7 @@ export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFact
            coalesce(c.first_sent_at > now() - ${SEND_WINDOW}::interval, true) AS create_window,
            f.idempotency_key AS confirm_key, f.first_sent_at AS confirm_sent_at, f.outcome IS NULL AS confirm_open,
            coalesce(f.first_sent_at > now() - ${SEND_WINDOW}::interval, true) AS confirm_window,
+           ${savedServerError('c')} AS create_spent, ${savedServerError('f')} AS confirm_spent,
            CASE WHEN s.generation = 1 THEN '{}'::text[] ELSE ARRAY(
              SELECT g.charge_id FROM charge_generations g
              WHERE g.namespace = s.namespace AND g.period = s.period AND g.customer_id = s.customer_id
@@ -67,6 +73,13 @@ export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFact
   return row === undefined ? null : toFacts(slot, row);
 }
 
+/** Whether a key's saved reply is a server error. Only asked of slots in doubt: the hot path pays nothing. */
+function savedServerError(generation: 'c' | 'f') {
+  return sql`(s.state IN ('sent', 'indeterminate', 'in_review') AND EXISTS (
+             SELECT FROM charge_attempts a JOIN charge_attempt_answers n USING (attempt_id)
+             WHERE a.idempotency_key = ${sql.ref(`${generation}.idempotency_key`)} AND n.replayed AND n.http_status >= 500))`;
+}
+
 interface FactsRow {
   state: SlotState;
   generation: number;
@@ -80,10 +93,12 @@ interface FactsRow {
   create_sent_at: Date | null;
   create_open: boolean;
   create_window: boolean;
+  create_spent: boolean;
   confirm_key: string;
   confirm_sent_at: Date | null;
   confirm_open: boolean;
   confirm_window: boolean;
+  confirm_spent: boolean;
   earlier_charges: (string | null)[];
 }
 
@@ -103,6 +118,7 @@ function toFacts(slot: SlotRef, row: FactsRow): ChargeFacts {
       sentBefore: row.create_sent_at !== null,
       windowOpen: row.create_window,
       firstSentAt: row.create_sent_at,
+      spent: row.create_spent,
       open: row.create_open,
     },
     confirm: {
@@ -110,6 +126,7 @@ function toFacts(slot: SlotRef, row: FactsRow): ChargeFacts {
       sentBefore: row.confirm_sent_at !== null,
       windowOpen: row.confirm_window,
       firstSentAt: row.confirm_sent_at,
+      spent: row.confirm_spent,
       open: row.confirm_open,
     },
     earlierCharges: row.earlier_charges,

@@ -46,7 +46,7 @@ export const SLOT_ARROWS: Readonly<Record<SlotState, readonly SlotState[]>> = {
   claimed: ['sent', 'misconfigured', 'blocked', 'indeterminate'],
   sent: ['charged', 'declined', 'indeterminate', 'blocked', 'misconfigured'],
   charged: [],
-  declined: ['claimed'],
+  declined: ['claimed', 'charged'],
   indeterminate: [
     'charged',
     'declined',
@@ -56,9 +56,9 @@ export const SLOT_ARROWS: Readonly<Record<SlotState, readonly SlotState[]>> = {
     'sent',
     'in_review',
   ],
-  in_review: ['charged', 'declined', 'claimed'],
-  blocked: ['claimed', 'sent'],
-  misconfigured: ['claimed'],
+  in_review: ['charged', 'declined', 'misconfigured', 'claimed'],
+  blocked: ['claimed', 'sent', 'charged'],
+  misconfigured: ['claimed', 'charged'],
   skipped: ['claimed'],
 };
 
@@ -119,11 +119,26 @@ export interface ChargeResult {
   readonly answer: AttemptAnswer | null;
 }
 
-/** What reconcile found. `resumable`: Stripe shows that the confirm never took effect, so the same key goes on. */
+/** Why a look at Stripe left the outcome open. */
+export type OpenBecause =
+  /** Stripe is at work on it, or waits for the customer's bank or the customer */
+  | 'stillProcessing'
+  /** Stripe shows no trace of the send, which is not proof yet */
+  | 'absentNotProven'
+  | 'cannotTell';
+
+/**
+ * What reconcile found. `resumable`: the named generation's key may be sent, because it never was, or is
+ * young enough to be safe, or because its predecessor is proven to have done nothing.
+ */
 export type ReconcileAnswer =
   | { readonly kind: 'settled'; readonly charge: ChargeResult }
-  | { readonly kind: 'resumable'; readonly generation: number }
-  | { readonly kind: 'unknown'; readonly reason: string };
+  | {
+      readonly kind: 'resumable';
+      readonly generation: number;
+      readonly because: 'neverSent' | 'sameKey' | 'absent';
+    }
+  | { readonly kind: 'unknown'; readonly reason: string; readonly because: OpenBecause };
 
 /** What one customer's workflow returns: the outcome and why, never a list. */
 export interface CustomerResult {

@@ -42,6 +42,9 @@ export function customerWorkflowId(slot: SlotRef): string {
   return `${runWorkflowId(slot)}/${slot.customerId}`;
 }
 
+/** The Schedule and the workflow of the hourly sweep; Temporal adds the nominal time to the workflow's ID. */
+export const HOUSEKEEPING_ID = 'chargeonce-housekeeping';
+
 /** The Schedule that ticks for a namespace; Temporal adds the nominal time to the tick's workflow ID. */
 export function scheduleId(namespace: BillingNamespace): string {
   return namespace === 'base' ? 'billing-schedule' : `billing-schedule.${namespace}`;

@@ -57,6 +57,35 @@ export interface ListQuery {
   readonly createdGte: number;
 }
 
+export interface EventQuery {
+  readonly types: readonly string[];
+  /** bounds of `created`, seconds since the epoch */
+  readonly createdGte: number;
+  readonly createdLte: number;
+}
+
+/** What we read of an event: which request caused it, and which PaymentIntent it is about. */
+export interface ProviderEvent {
+  readonly id: string;
+  readonly type: string;
+  readonly idempotencyKey: string | null;
+  readonly paymentIntentId: string | null;
+}
+
+/** What we read of a charge; a declined confirm leaves one with status `failed`. */
+export interface ChargeSeen {
+  readonly id: string;
+  readonly status: string;
+  readonly amountMinor: number;
+  readonly currency: string;
+  readonly customer: string | null;
+  readonly paymentIntentId: string | null;
+  /** seconds since the epoch, by Stripe's clock */
+  readonly created: number;
+  readonly failureCode: string | null;
+  readonly amountRefundedMinor: number;
+}
+
 /** A look-up that did not succeed says nothing about the thing looked up. Never read as "absent". */
 export class LookupFailed extends Error {
   override readonly name = 'LookupFailed';
@@ -78,4 +107,9 @@ export interface PaymentGateway {
   retrievePaymentIntent(paymentIntentId: string): Promise<PaymentIntentFacts>;
   /** Every PaymentIntent of the customer since the bound, all pages. List, never Search: Search lags. */
   listPaymentIntents(query: ListQuery): Promise<readonly PaymentIntentFacts[]>;
+  /** Every charge made for an intent, successes and failures, all pages. */
+  listChargesOf(paymentIntentId: string): Promise<readonly ChargeSeen[]>;
+  retrieveCharge(chargeId: string): Promise<ChargeSeen>;
+  /** Events between the bounds, all pages; Stripe keeps them for 30 days (docs.stripe.com/api/events). */
+  listEvents(query: EventQuery): Promise<readonly ProviderEvent[]>;
 }

@@ -2,21 +2,33 @@ import http from 'node:http';
 import https from 'node:https';
 import Stripe from 'stripe';
 import { z } from 'zod';
+import type { AttemptAnswer } from '../domain/charge.ts';
 import {
   LookupFailed,
+  type EventQuery,
   type FrozenSend,
-  type ListQuery,
   type PaymentGateway,
-  type PaymentIntentFacts,
   type Refusal,
   type SendReply,
 } from './gateway.ts';
+import { createRefundGateway, type RefundGateway } from './refund-gateway.ts';
 import {
   answerOf,
   IdempotencyKeyMissing,
   KeyGuardTransport,
   type SendInFlight,
 } from './key-guard.ts';
+import {
+  accountSchema,
+  chargeSchema,
+  errorSchema,
+  eventSchema,
+  intentSchema,
+  parseReply,
+  toCharge,
+  toEvent,
+  toFacts,
+} from './stripe-replies.ts';
 
 /** The version new requests are frozen with. Raising it never changes what an existing key sends. */
 const STRIPE_API_VERSION = '2026-10-28.endive';
@@ -41,7 +53,7 @@ export interface StripeGatewayOptions {
 /** The only file that imports stripe: its retries off, our transport under it. */
 export function createStripeGateway(
   options: StripeGatewayOptions,
-): PaymentGateway & { close(): void } {
+): PaymentGateway & { readonly refunds: RefundGateway; close(): void } {
   const base = options.apiBase === undefined ? null : new URL(options.apiBase);
   const agent =
     base?.protocol === 'http:'
@@ -57,7 +69,10 @@ export function createStripeGateway(
     ...(base === null ? {} : hostOptions(base)),
   });
 
-  const post = (path: string, send: FrozenSend) => sendFrozen({ stripe, transport, path, send });
+  const send = (path: string, frozen: FrozenSend) =>
+    sendFrozen({ stripe, transport, path, send: frozen });
+  const post = async (path: string, frozen: FrozenSend): Promise<SendReply> =>
+    readIntentReply(await send(path, frozen));
   const get = async (path: string): Promise<unknown> => {
     try {
       return await stripe.rawRequest('GET', path);
@@ -78,9 +93,29 @@ export function createStripeGateway(
     confirmPaymentIntent: (id, send) =>
       post(`/v1/payment_intents/${encodeURIComponent(id)}/confirm`, send),
     async retrievePaymentIntent(id) {
-      return parseIntent(await get(`/v1/payment_intents/${encodeURIComponent(id)}`));
+      const reply = await get(`/v1/payment_intents/${encodeURIComponent(id)}`);
+      return toFacts(parseReply(intentSchema, reply));
     },
-    listPaymentIntents: (query) => listAll(get, query),
+    async listPaymentIntents({ customer, createdGte }) {
+      const params = { customer, 'created[gte]': String(createdGte) };
+      const path = '/v1/payment_intents';
+      return (await listAll(get, { path, params, item: intentSchema })).map(toFacts);
+    },
+    async listChargesOf(id) {
+      const params = { payment_intent: id };
+      return (await listAll(get, { path: '/v1/charges', params, item: chargeSchema })).map(
+        toCharge,
+      );
+    },
+    async retrieveCharge(id) {
+      const reply = await get(`/v1/charges/${encodeURIComponent(id)}`);
+      return toCharge(parseReply(chargeSchema, reply));
+    },
+    async listEvents(query) {
+      const params = eventParams(query);
+      return (await listAll(get, { path: '/v1/events', params, item: eventSchema })).map(toEvent);
+    },
+    refunds: createRefundGateway({ apiVersion: STRIPE_API_VERSION, get, post: send }),
     close: () => agent.destroy(),
   };
 }
@@ -90,12 +125,17 @@ function hostOptions(base: URL): { host: string; port: string; protocol: 'http' 
   return { host: base.hostname, port: base.port || (protocol === 'http' ? '80' : '443'), protocol };
 }
 
+/** What came back for one POST, before anybody has read what it is about. */
+type RawReply =
+  | { readonly kind: 'body'; readonly body: unknown; readonly answer: AttemptAnswer }
+  | Exclude<SendReply, { kind: 'intent' }>;
+
 async function sendFrozen(call: {
   stripe: Stripe;
   transport: KeyGuardTransport;
   path: string;
   send: FrozenSend;
-}): Promise<SendReply> {
+}): Promise<RawReply> {
   const { stripe, transport, path, send } = call;
   const inFlight = transport.begin(send);
   try {
@@ -110,7 +150,7 @@ async function sendFrozen(call: {
         additionalHeaders: { 'X-Attempt-Id': send.attemptId },
       },
     );
-    return readIntentReply(body, inFlight);
+    return { kind: 'body', body, answer: answerOf(inFlight) };
   } catch (error) {
     return readFailure(error, inFlight);
   } finally {
@@ -118,15 +158,16 @@ async function sendFrozen(call: {
   }
 }
 
-function readIntentReply(body: unknown, inFlight: SendInFlight): SendReply {
-  const answer = answerOf(inFlight);
-  const parsed = intentSchema.safeParse(body);
+function readIntentReply(reply: RawReply): SendReply {
+  if (reply.kind !== 'body') return reply;
+  const { answer } = reply;
+  const parsed = intentSchema.safeParse(reply.body);
   // A 2xx that is no PaymentIntent cannot be trusted in either direction.
   if (!parsed.success) return { kind: 'lost', reason: 'unreadable_reply', answer };
   return { kind: 'intent', intent: toFacts(parsed.data), answer };
 }
 
-function readFailure(error: unknown, inFlight: SendInFlight): SendReply {
+function readFailure(error: unknown, inFlight: SendInFlight): Exclude<RawReply, { kind: 'body' }> {
   const guard = findKeyGuardError(error);
   if (guard !== null) throw guard;
   const answer = answerOf(inFlight);
@@ -173,93 +214,32 @@ function toRefusal(from: {
   };
 }
 
-async function listAll(
+/** All pages of a list, newest first. A list that does not end is no answer. */
+async function listAll<T extends { readonly id: string }>(
   get: (path: string) => Promise<unknown>,
-  query: ListQuery,
-): Promise<readonly PaymentIntentFacts[]> {
-  const found: PaymentIntentFacts[] = [];
+  query: { path: string; params: Readonly<Record<string, string>>; item: z.ZodType<T> },
+): Promise<readonly T[]> {
+  const schema = z.object({ data: z.array(query.item), has_more: z.boolean() });
+  const found: T[] = [];
   let after: string | null = null;
   for (let page = 0; page < MAX_LIST_PAGES; page += 1) {
-    const params = new URLSearchParams({
-      customer: query.customer,
-      'created[gte]': String(query.createdGte),
-      limit: String(LIST_PAGE),
-    });
+    const params = new URLSearchParams({ ...query.params, limit: String(LIST_PAGE) });
     if (after !== null) params.set('starting_after', after);
-    const list = parseReply(listSchema, await get(`/v1/payment_intents?${params.toString()}`));
-    found.push(...list.data.map(toFacts));
+    const list = parseReply(schema, await get(`${query.path}?${params.toString()}`));
+    found.push(...list.data);
     after = list.data.at(-1)?.id ?? null;
     if (!list.has_more || after === null) return found;
   }
-  throw new LookupFailed(`listing ${query.customer} did not end after ${MAX_LIST_PAGES} pages`, {
+  throw new LookupFailed(`${query.path} did not end after ${MAX_LIST_PAGES} pages`, {
     status: null,
     cause: undefined,
   });
 }
 
-const nullable = z.string().nullish();
-const expandable = z.union([z.string(), z.object({ id: z.string() })]).nullish();
-
-const accountSchema = z.object({ id: z.string().min(1) });
-const intentSchema = z.object({
-  object: z.literal('payment_intent'),
-  id: z.string().min(1),
-  status: z.string(),
-  amount: z.int(),
-  currency: z.string(),
-  customer: expandable,
-  metadata: z.record(z.string(), z.string()).nullish(),
-  latest_charge: expandable,
-  last_payment_error: z
-    .object({ code: nullable, decline_code: nullable, advice_code: nullable, charge: nullable })
-    .nullish(),
-});
-const errorSchema = z.object({
-  type: nullable,
-  code: nullable,
-  decline_code: nullable,
-  advice_code: nullable,
-  message: nullable,
-  payment_intent: intentSchema.nullish().catch(null),
-});
-const listSchema = z.object({ data: z.array(intentSchema), has_more: z.boolean() });
-
-function parseIntent(body: unknown): PaymentIntentFacts {
-  return toFacts(parseReply(intentSchema, body));
-}
-
-function parseReply<T>(schema: z.ZodType<T>, body: unknown): T {
-  const parsed = schema.safeParse(body);
-  if (parsed.success) return parsed.data;
-  throw new LookupFailed('the answer is not what Stripe documents', {
-    status: null,
-    cause: parsed.error,
-  });
-}
-
-function toFacts(intent: z.infer<typeof intentSchema>): PaymentIntentFacts {
-  const error = intent.last_payment_error;
+function eventParams(query: EventQuery): Record<string, string> {
   return {
-    id: intent.id,
-    status: intent.status,
-    amountMinor: intent.amount,
-    currency: intent.currency,
-    customer: idOf(intent.customer),
-    metadata: intent.metadata ?? {},
-    latestCharge: idOf(intent.latest_charge),
-    lastError:
-      error == null
-        ? null
-        : {
-            code: error.code ?? null,
-            declineCode: error.decline_code ?? null,
-            adviceCode: error.advice_code ?? null,
-            chargeId: error.charge ?? null,
-          },
+    'created[gte]': String(query.createdGte),
+    'created[lte]': String(query.createdLte),
+    ...Object.fromEntries(query.types.map((type, index) => [`types[${index}]`, type])),
   };
-}
-
-function idOf(value: string | { id: string } | null | undefined): string | null {
-  if (value == null) return null;
-  return typeof value === 'string' ? value : value.id;
 }

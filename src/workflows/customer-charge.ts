@@ -9,20 +9,46 @@ import {
 import { assertNever } from '../domain/assert-never.ts';
 import type { ChargeResult, ClaimAnswer, CustomerResult } from '../domain/charge.ts';
 import type { SlotRef } from '../domain/ids.ts';
-import { charge, claimSlot, reconcile, record } from './policies.ts';
+import { charge, claimSlot, look, reconcile, record } from './policies.ts';
 import { BILLING_OUTCOME } from './search-attributes.ts';
+
+export interface CustomerOptions {
+  /** asks Stripe and records what it shows; claims nothing and sends nothing */
+  readonly readOnly?: boolean;
+}
 
 /**
  * Charges one customer once: claim the slot, charge, record. Every outcome is a return value; only a
  * broken invariant fails the workflow. Twice, or while another one runs: the slot's row decides.
  */
-export async function customerCharge(slot: SlotRef): Promise<CustomerResult> {
-  const answer = await claimSlot(slot);
-  const result = await CancellationScope.nonCancellable(() => follow(slot, answer));
+export async function customerCharge(
+  slot: SlotRef,
+  options: CustomerOptions = {},
+): Promise<CustomerResult> {
+  const result = options.readOnly === true ? await lookAndRecord(slot) : await claimAndFollow(slot);
   const why = result.reason === null ? '' : `: ${result.reason}`;
   setCurrentDetails(`**${result.outcome}**${why}`);
   upsertSearchAttributes([{ key: BILLING_OUTCOME, value: result.outcome }]);
   return result;
+}
+
+async function claimAndFollow(slot: SlotRef): Promise<CustomerResult> {
+  const answer = await claimSlot(slot);
+  return CancellationScope.nonCancellable(() => follow(slot, answer));
+}
+
+/** What Stripe shows now goes into the slot; whatever would need a send is left to those who may. */
+async function lookAndRecord(slot: SlotRef): Promise<CustomerResult> {
+  try {
+    const found = await look(slot);
+    if (found.kind === 'settled') return await recordResult(slot, found.charge);
+    return ended('indeterminate', found.kind === 'unknown' ? found.reason : 'not_sent_again');
+  } catch (error) {
+    if (error instanceof ActivityFailure && error.activityType === 'look') {
+      return ended('indeterminate', reasonOf(error));
+    }
+    throw error;
+  }
 }
 
 async function follow(slot: SlotRef, answer: ClaimAnswer): Promise<CustomerResult> {

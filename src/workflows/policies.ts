@@ -30,16 +30,26 @@ export const { claimSlot, record, decideRerun } = proxyLocalActivities<BillingAc
 });
 
 /** Planning and lists: Postgres only, and too slow for a local activity at 100,000 customers. */
-export const { planRun, readPlan, moveRun, listShard, listOpen, readTotals, logOrder } =
-  proxyActivities<BillingActivities>({
-    taskQueue: BILLING_TASK_QUEUE,
-    startToCloseTimeout: '6 minutes',
-    retry: {
-      initialInterval: '500 milliseconds',
-      backoffCoefficient: 2,
-      maximumInterval: '30 seconds',
-    },
-  });
+export const {
+  planRun,
+  readPlan,
+  moveRun,
+  listShard,
+  listOpen,
+  readTotals,
+  logOrder,
+  listSweep,
+  purge,
+  noteSweep,
+} = proxyActivities<BillingActivities>({
+  taskQueue: BILLING_TASK_QUEUE,
+  startToCloseTimeout: '6 minutes',
+  retry: {
+    initialInterval: '500 milliseconds',
+    backoffCoefficient: 2,
+    maximumInterval: '30 seconds',
+  },
+});
 
 /**
  * The only calls to Stripe. One retry owner: this policy, always with the same key. When it is spent
@@ -60,7 +70,7 @@ export const { charge } = proxyActivities<ChargeActivities>({
 });
 
 /** Reads at Stripe only; shares the queue because it shares the rate limit. */
-export const { reconcile } = proxyActivities<ChargeActivities>({
+export const { reconcile, look } = proxyActivities<ChargeActivities>({
   taskQueue: CHARGE_TASK_QUEUE,
   startToCloseTimeout: CHARGE_START_TO_CLOSE_MS,
   heartbeatTimeout: CHARGE_HEARTBEAT_TIMEOUT_MS,

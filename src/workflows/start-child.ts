@@ -20,14 +20,22 @@ import { runSearchAttributes } from './search-attributes.ts';
  */
 export async function runCustomer(
   slot: SlotRef,
-  options: Pick<ChildWorkflowOptions, 'workflowIdReusePolicy' | 'priority'> & { summary: string },
+  options: Pick<ChildWorkflowOptions, 'workflowIdReusePolicy' | 'priority'> & {
+    summary: string;
+    readOnly?: boolean;
+  },
 ): Promise<CustomerResult | null> {
-  const { summary, ...rest } = options;
+  const { summary, readOnly, ...rest } = options;
+  const ref: SlotRef = {
+    namespace: slot.namespace,
+    period: slot.period,
+    customerId: slot.customerId,
+  };
   try {
     return await executeChild(customerCharge, {
       ...rest,
       workflowId: customerWorkflowId(slot),
-      args: [{ namespace: slot.namespace, period: slot.period, customerId: slot.customerId }],
+      args: readOnly === true ? [ref, { readOnly }] : [ref],
       staticSummary: summary,
       typedSearchAttributes: runSearchAttributes(slot),
     });

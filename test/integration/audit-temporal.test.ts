@@ -82,6 +82,7 @@ async function billAll(url: string): Promise<void> {
     mode: 'test',
     chargesPerSecond: 0,
     reconcilePausesMs: [200, 500, 1_000],
+    absenceQuietMs: 1_000,
     maxCachedWorkflows: 50,
     onDatabaseError: () => {},
   });

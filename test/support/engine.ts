@@ -6,7 +6,7 @@ import type { ActivityDeps } from '../../src/activities/deps.ts';
 import { reconcile } from '../../src/activities/reconcile.ts';
 import { record } from '../../src/activities/record.ts';
 import { openDatabase } from '../../src/db/database.ts';
-import { ensureEnvironment } from '../../src/db/environment.ts';
+import { ensureEnvironment, requireEnvironment } from '../../src/db/environment.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { planRun } from '../../src/db/runs.ts';
 import type { DB } from '../../src/db/schema.ts';
@@ -109,7 +109,9 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
     worker: 'test',
     pace: async () => {},
     reconcilePausesMs: [1_000, 2_000],
+    absenceQuietMs: 20,
     crashPoint: async () => {},
+    requireEnvironment: () => requireEnvironment(database.db, { account, liveMode: false }),
   };
   return {
     databaseUrl,
@@ -142,6 +144,9 @@ export function gatewayWith(
     confirmPaymentIntent: (id, send) => gateway.confirmPaymentIntent(id, send),
     retrievePaymentIntent: (id) => gateway.retrievePaymentIntent(id),
     listPaymentIntents: (query) => gateway.listPaymentIntents(query),
+    listChargesOf: (id) => gateway.listChargesOf(id),
+    retrieveCharge: (id) => gateway.retrieveCharge(id),
+    listEvents: (query) => gateway.listEvents(query),
     ...calls,
   };
 }

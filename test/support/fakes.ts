@@ -12,8 +12,9 @@ import {
 } from '../../src/domain/charge.ts';
 import type { RunRef } from '../../src/domain/ids.ts';
 import { countOutcome } from '../../src/domain/outcome-counts.ts';
+import type { SweepReport } from '../../src/domain/sweep.ts';
 import type { RunState } from '../../src/db/runs.ts';
-import { slotRef } from './names.ts';
+import { runRef, slotRef } from './names.ts';
 
 /** Whatever a scripted call does: return, throw, or wait. `call` counts the calls for this customer from 1. */
 export type ChargeScript = (order: {
@@ -64,6 +65,9 @@ export class FakeWorld {
   readonly calls: Call[] = [];
   readonly moves: RunState[] = [];
   readonly orders: string[] = [];
+  readonly sweeps: SweepReport[] = [];
+  /** the run was paused or stopped, as the sweep is told */
+  held = false;
   readonly answers = new Map<string, RerunAnswer>();
   readonly customers: readonly string[];
   /** places in the plan, when most of them are empty: for the shape of large runs */
@@ -75,6 +79,7 @@ export class FakeWorld {
     () => ({
       kind: 'unknown',
       reason: 'not told',
+      because: 'cannotTell',
     });
   /** throws or waits instead of an activity's own work */
   before: (name: string, call: number) => void | Promise<void> = () => {};
@@ -202,6 +207,27 @@ export class FakeWorld {
       this.answers.set(order.requestId, answer);
       return answer;
     },
+    listSweep: async (page) => {
+      await this.#enter('listSweep');
+      const { namespace, period } = runRef();
+      return this.open()
+        .filter((id) => id > (page.after?.customerId ?? ''))
+        .slice(0, page.limit)
+        .map((id) => ({
+          namespace,
+          period,
+          customerId: slotRef(id).customerId,
+          readOnly: this.held,
+        }));
+    },
+    noteSweep: async (report) => {
+      await this.#enter('noteSweep');
+      this.sweeps.push(report);
+    },
+    purge: async () => {
+      await this.#enter('purge');
+      return { purged: 3 };
+    },
     logOrder: async (_run: RunRef, order) => {
       await this.#enter('logOrder');
       this.orders.push(`${order.action} by ${order.operator}`);
@@ -216,6 +242,10 @@ export class FakeWorld {
       const { customerId, generation } = order;
       const result = await this.charge({ customerId, generation, call });
       return { generation, result, answer: null };
+    },
+    look: async (slot): Promise<ReconcileAnswer> => {
+      const call = await this.#enter('look', slot);
+      return this.reconcile(slot.customerId, call);
     },
     reconcile: async (order): Promise<ReconcileAnswer> => {
       const call = await this.#enter('reconcile', order);

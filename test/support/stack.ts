@@ -58,6 +58,7 @@ export async function startStack(
       mode: 'test',
       chargesPerSecond: 0,
       reconcilePausesMs: PAUSES_MS,
+      absenceQuietMs: 1_000,
       maxCachedWorkflows: 200,
       onDatabaseError: () => {},
       workflowBundle: await workflowBundle(),

@@ -105,6 +105,9 @@ function billingOf(world: () => FakeWorld): BillingActivities {
     listOpen: (...args) => world().billing.listOpen(...args),
     readTotals: (...args) => world().billing.readTotals(...args),
     decideRerun: (...args) => world().billing.decideRerun(...args),
+    listSweep: (...args) => world().billing.listSweep(...args),
+    noteSweep: (...args) => world().billing.noteSweep(...args),
+    purge: () => world().billing.purge(),
     logOrder: (...args) => world().billing.logOrder(...args),
   };
 }
@@ -113,6 +116,7 @@ function chargingOf(world: () => FakeWorld): ChargeActivities {
   return {
     charge: (...args) => world().charging.charge(...args),
     reconcile: (...args) => world().charging.reconcile(...args),
+    look: (...args) => world().charging.look(...args),
   };
 }
 

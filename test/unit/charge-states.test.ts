@@ -27,7 +27,14 @@ describe('the states of a slot', () => {
   it('never lead out of charged, and reach charged only from where Stripe was asked', () => {
     expect(SLOT_ARROWS.charged).toEqual([]);
     const into = Object.entries(SLOT_ARROWS).filter(([, to]) => to.includes('charged'));
-    expect(into.map(([from]) => from).sort()).toEqual(['in_review', 'indeterminate', 'sent']);
+    expect(into.map(([from]) => from).sort()).toEqual([
+      'blocked',
+      'declined',
+      'in_review',
+      'indeterminate',
+      'misconfigured',
+      'sent',
+    ]);
   });
 
   it('never turn what was declined into unknown, or unknown into skipped', () => {

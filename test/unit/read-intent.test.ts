@@ -9,6 +9,7 @@ const generation = {
   sentBefore: true,
   windowOpen: true,
   firstSentAt: new Date(0),
+  spent: false,
   open: true,
 };
 const facts = (parts: Partial<ChargeFacts> = {}): ChargeFacts => ({

@@ -182,7 +182,7 @@ describe('an operator', () => {
     const hold = gate();
     world.reconcile = async () => {
       await hold.opened;
-      return { kind: 'unknown', reason: 'x' };
+      return { kind: 'unknown', reason: 'x', because: 'cannotTell' };
     };
     const handle = await bench.start(run);
     const result = handle.result();
@@ -282,7 +282,7 @@ describe('a refused API key', () => {
       stopsRun: true,
     };
     let good = false;
-    world.reconcile = () => ({ kind: 'resumable', generation: 1 });
+    world.reconcile = () => ({ kind: 'resumable', generation: 1, because: 'sameKey' });
     world.charge = () => (good ? CHARGED : refused);
     const handle = await bench.start(run);
     await until('paused', async () => (await progress(handle)).phase === 'paused');
@@ -310,7 +310,7 @@ describe('a lost reply that the retries could not mend', () => {
       if (Number(customerId.slice(1)) % 10 === 0 && call <= 8) throw lost();
       return CHARGED;
     };
-    world.reconcile = () => ({ kind: 'resumable', generation: 1 });
+    world.reconcile = () => ({ kind: 'resumable', generation: 1, because: 'sameKey' });
     const totals = await (await bench.start(run)).result();
     expect(totals).toMatchObject({ open: 0, counts: { charged: 40 } });
     expect(world.count('reconcile')).toBe(4);

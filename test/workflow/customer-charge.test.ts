@@ -108,7 +108,7 @@ describe('customerCharge', () => {
       if (call <= 8) throw lost();
       return CHARGED;
     };
-    world.reconcile = () => ({ kind: 'resumable', generation: 1 });
+    world.reconcile = () => ({ kind: 'resumable', generation: 1, because: 'sameKey' });
     const totals = await (await bench.start(run)).result();
     expect(totals.counts.charged).toBe(1);
     expect(

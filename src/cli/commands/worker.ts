@@ -32,6 +32,7 @@ export function registerWorker(program: Command, shell: Shell): void {
           mode: config.mode,
           chargesPerSecond: config.CHARGES_PER_SECOND,
           reconcilePausesMs: config.RECONCILE_PAUSES,
+          absenceQuietMs: config.ABSENCE_QUIET,
           maxCachedWorkflows: config.MAX_CACHED_WORKFLOWS,
           cacheDir: config.CHARGEONCE_CACHE,
           onDatabaseError: (error) => logger.warn({ err: error }, 'a database connection broke'),
