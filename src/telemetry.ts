@@ -1,5 +1,6 @@
 import { DefaultLogger, Runtime, type LogEntry, type LogLevel } from '@temporalio/worker';
-import pino, { type Logger } from 'pino';
+import type { Logger } from 'pino';
+import { createLogger } from './log.ts';
 
 export interface TelemetryOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error';
@@ -7,25 +8,12 @@ export interface TelemetryOptions {
   readonly metricsPort?: number | undefined;
 }
 
-/** What secrets look like; nothing that does may reach a log. */
-const SECRETS = /\b(?:[rs]k_(?:test|live)|whsec|vk)_[A-Za-z0-9_]+/g;
-
 /**
  * Routes the SDK's logs through pino to stderr, redacted, and opens the metrics endpoint. Once per
  * process, before the first connection.
  */
 export function installTelemetry(options: TelemetryOptions): Logger {
-  const logger = pino(
-    {
-      level: options.level,
-      base: null,
-      timestamp: pino.stdTimeFunctions.isoTime,
-      hooks: {
-        streamWrite: (line: string) => line.replace(SECRETS, '[redacted]'),
-      },
-    },
-    pino.destination({ dest: 2, sync: false }),
-  );
+  const logger = createLogger(options.level);
   Runtime.install({
     logger: new DefaultLogger(LEVELS[options.level], (entry) => forward(logger, entry)),
     ...(options.metricsPort === undefined
