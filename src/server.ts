@@ -1,0 +1,150 @@
+import type { AddressInfo } from 'node:net';
+import type { ConnectionOptions } from '@temporalio/client';
+import { RunClient } from './client.ts';
+import { openDatabase } from './db/database.ts';
+import { requireEnvironment } from './db/environment.ts';
+import { buildApp } from './http/build-app.ts';
+import { startWebhookProcessor, type Look } from './http/webhooks/process.ts';
+import type { Log } from './log.ts';
+import { stripeAccount } from './payments/stripe-account.ts';
+import { createStripeGateway } from './payments/stripe-gateway.ts';
+import { readStripeWebhook } from './payments/stripe-webhook.ts';
+import type { Secret } from './secret.ts';
+
+export interface ServerOptions {
+  readonly databaseUrl: Secret;
+  readonly temporal: { readonly connection: ConnectionOptions; readonly namespace: string };
+  readonly stripe: {
+    readonly apiKey: Secret;
+    readonly apiBase?: string | undefined;
+    readonly accountId?: string | undefined;
+    readonly timeoutMs: number;
+  };
+  readonly mode: 'test' | 'live';
+  /** any of them may have signed an event: two during a rotation. None: webhooks are refused */
+  readonly webhookSecrets: readonly Secret[];
+  readonly host: string;
+  /** 0 takes any free one */
+  readonly port: number;
+  readonly log: Log;
+}
+
+export interface RunningServer {
+  readonly url: string;
+  readonly port: number;
+  /** Takes no new requests, answers those under way, then stops. Twice waits for the same end. */
+  shutdown(): Promise<void>;
+}
+
+/** A batch of events, requests that store one, and the health check. */
+const DATABASE_POOL = 12;
+/** Requests under way end within this; then their sockets are cut. */
+const DRAIN_MS = 8_000;
+
+/**
+ * Starts the HTTP server and the processor of Stripe's events. Refuses to start when the database
+ * is bound to another Stripe account, mode or place. Several servers at once share the work.
+ */
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const { log } = options;
+  const database = openDatabase({
+    url: options.databaseUrl.reveal(),
+    applicationName: 'chargeonce server',
+    poolSize: DATABASE_POOL,
+    onError: (error) => log.warn({ err: error }, 'a database connection broke'),
+  });
+  const undo: (() => Promise<void>)[] = [() => database.close()];
+  try {
+    const { db } = database;
+    const { account, apiVersion } = await ownAccount(options);
+    const liveMode = options.mode === 'live';
+    // Binds nothing: that is for the worker, which charges.
+    await requireEnvironment(db, { account, liveMode });
+    const temporal = lazyClient(options.temporal);
+    undo.push(() => temporal.close());
+    const processor = startWebhookProcessor({ db, look: temporal.look, log });
+    undo.push(() => processor.stop());
+    const secrets = options.webhookSecrets.map((secret) => secret.reveal());
+    const app = buildApp({
+      db,
+      log,
+      stripeWebhook: {
+        db,
+        read: secrets.length === 0 ? null : (signed) => readStripeWebhook(secrets, signed),
+        account,
+        liveMode,
+        apiVersion,
+        onStored: () => processor.wake(),
+      },
+    });
+    undo.push(() => drain(app));
+    await app.listen({ host: options.host, port: options.port });
+    const { port } = addressOf(app.server.address());
+    const host = options.host.includes(':') ? `[${options.host}]` : options.host;
+    let stopped: Promise<void> | undefined;
+    return {
+      url: `http://${host}:${port}`,
+      port,
+      shutdown: () => (stopped ??= runAll(undo)),
+    };
+  } catch (error) {
+    await runAll(undo);
+    throw error;
+  }
+}
+
+async function ownAccount({ stripe }: ServerOptions) {
+  const gateway = createStripeGateway({
+    apiKey: stripe.apiKey.reveal(),
+    apiBase: stripe.apiBase,
+    timeoutMs: stripe.timeoutMs,
+  });
+  try {
+    return { account: await stripeAccount(gateway, stripe), apiVersion: gateway.apiVersion };
+  } finally {
+    gateway.close();
+  }
+}
+
+/**
+ * Temporal is needed to look, not to receive: while it is away events are stored, and the first look
+ * after it is back connects.
+ */
+function lazyClient(temporal: ServerOptions['temporal']): { look: Look; close(): Promise<void> } {
+  let connecting: Promise<RunClient> | undefined;
+  const connect = async (): Promise<RunClient> => {
+    connecting ??= RunClient.connect(temporal);
+    try {
+      return await connecting;
+    } catch (error) {
+      connecting = undefined;
+      throw error;
+    }
+  };
+  return {
+    look: async (slot) => (await connect()).lookAtCustomer(slot),
+    async close() {
+      await (await connecting?.catch(() => undefined))?.close();
+    },
+  };
+}
+
+async function drain(app: ReturnType<typeof buildApp>): Promise<void> {
+  const cut = setTimeout(() => app.server.closeAllConnections(), DRAIN_MS);
+  try {
+    await app.close();
+  } finally {
+    clearTimeout(cut);
+  }
+}
+
+function addressOf(address: AddressInfo | string | null): AddressInfo {
+  if (address === null || typeof address === 'string')
+    throw new TypeError('no TCP port was opened');
+  return address;
+}
+
+/** Closes in reverse order of opening; one that fails does not keep the others open. */
+async function runAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
+  for (const step of undo.toReversed()) await step().catch(() => {});
+}
