@@ -4,7 +4,7 @@ import type { BillingPeriod } from './billing-period.ts';
 import type { CustomerId } from './customer-id.ts';
 import type { BillingNamespace } from './namespace.ts';
 
-/** What an idempotency key is stored as and sent as. Only {@link idempotencyKey} makes one. */
+/** What an idempotency key is stored as and sent as. Only {@link idempotencyKey} and {@link refundKey} make one. */
 export type IdempotencyKey = string & { readonly __brand: 'IdempotencyKey' };
 
 export type ChargeOperation = 'create' | 'confirm';
@@ -26,7 +26,7 @@ export interface IdempotencyKeyParts {
  * a separator let two customers share a key.
  */
 export function idempotencyKey(parts: IdempotencyKeyParts): IdempotencyKey {
-  const framed = [
+  const hash = hashOfParts([
     'chargeonce',
     'v1',
     parts.account,
@@ -36,11 +36,42 @@ export function idempotencyKey(parts: IdempotencyKeyParts): IdempotencyKey {
     parts.period,
     parts.operation,
     String(parts.generation),
-  ]
-    .map((part) => `${new TextEncoder().encode(part).length}:${part},`)
-    .join('');
+  ]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the constructor of the brand
-  return `bill.v1.${createHash('sha256').update(framed).digest('hex')}` as IdempotencyKey;
+  return `bill.v1.${hash}` as IdempotencyKey;
+}
+
+export interface RefundKeyParts {
+  readonly account: string;
+  readonly mode: 'test' | 'live';
+  readonly chargeId: string;
+  /** which order to give back this is: two refunds of one charge are two lines */
+  readonly planId: number;
+  readonly line: number;
+}
+
+/**
+ * The key under which Stripe knows one line of a refund plan. Never of the amount: two refunds of the
+ * same sum on one charge are two orders, and one order sent again is one.
+ */
+export function refundKey(parts: RefundKeyParts): IdempotencyKey {
+  const hash = hashOfParts([
+    'chargeonce',
+    'v1',
+    parts.account,
+    parts.mode,
+    'refund',
+    parts.chargeId,
+    String(parts.planId),
+    String(parts.line),
+  ]);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the constructor of the brand
+  return `refund.v1.${hash}` as IdempotencyKey;
+}
+
+function hashOfParts(parts: readonly string[]): string {
+  const framed = parts.map((part) => `${new TextEncoder().encode(part).length}:${part},`).join('');
+  return createHash('sha256').update(framed).digest('hex');
 }
 
 /**

@@ -155,6 +155,14 @@ function card(
   return { type: 'card', brand, last4, behaviour };
 }
 
+/** The card of Stripe's test names that pays, and whose owner disputes the charge at once. */
+const DISPUTING_CARD = 'pm_card_createDispute';
+
+/** A charge that the customer's bank has taken back, or is about to. */
+export function isDisputed(charge: { readonly paymentMethod: string; readonly status: string }) {
+  return charge.status === 'succeeded' && charge.paymentMethod === DISPUTING_CARD;
+}
+
 /**
  * What this payment method does. Stripe's test names behave as at Stripe, `pm_card_declined_<decline_code>` declines with
  * that code, `pm_missing…` does not exist (undefined), and any other well-formed id is a card that pays: real ids are opaque.

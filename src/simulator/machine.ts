@@ -1,5 +1,5 @@
 import { ApiError, badParameter } from './errors.ts';
-import { declineFor, paymentMethodFixture } from './fixtures.ts';
+import { declineFor, isDisputed, paymentMethodFixture } from './fixtures.ts';
 import type { Behaviour, Decline } from './fixtures.ts';
 import { newId } from './ids.ts';
 import type { ChargeRecord, ConfirmOrder, IntentRecord, Origin } from './records.ts';
@@ -230,6 +230,13 @@ export function assertRefundable(charge: ChargeRecord, amount: number): void {
   const left = charge.amount - charge.amountRefunded;
   if (charge.status !== 'succeeded')
     throw badParameter('charge', `Charge ${charge.id} is not paid.`);
+  if (isDisputed(charge)) {
+    throw badParameter(
+      'charge',
+      `Charge ${charge.id} has been charged back; cannot issue a refund.`,
+      'charge_disputed',
+    );
+  }
   if (left === 0) {
     throw badParameter(
       'charge',

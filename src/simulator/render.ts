@@ -1,4 +1,4 @@
-import { paymentMethodFixture } from './fixtures.ts';
+import { isDisputed, paymentMethodFixture } from './fixtures.ts';
 import type {
   ChargeRecord,
   CustomerRecord,
@@ -132,7 +132,7 @@ export function renderCharge(tenant: Tenant, charge: ChargeRecord, expand = NOTH
     currency: charge.currency,
     customer: charge.customer,
     description: charge.description,
-    disputed: false,
+    disputed: isDisputed(charge),
     failure_balance_transaction: null,
     failure_code: charge.decline?.code ?? null,
     failure_message: charge.decline?.message ?? null,
