@@ -8,6 +8,7 @@ import { registerImport } from './cli/commands/import.ts';
 import { registerRerun } from './cli/commands/rerun.ts';
 import { registerRun } from './cli/commands/run.ts';
 import { registerSchedule } from './cli/commands/schedule.ts';
+import { registerServer } from './cli/commands/server.ts';
 import { registerSetup } from './cli/commands/setup.ts';
 import { registerSimulator } from './cli/commands/simulator.ts';
 import { registerStatus } from './cli/commands/status.ts';
@@ -58,6 +59,7 @@ function buildProgram(shell: Shell): Command {
     registerSchedule,
     registerAudit,
     registerWorker,
+    registerServer,
     registerSimulator,
     registerSetup,
     registerDoctor,

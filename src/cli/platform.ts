@@ -11,13 +11,16 @@ import { temporalPlace } from '../client/temporal-place.ts';
 import { requireOwnAccount, requireOwnEnvironment } from './account-check.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { hasPollers } from './pollers.ts';
-import { simulatorPart, workerPart } from './parts.ts';
+import { serverPart, simulatorPart, workerPart } from './parts.ts';
+import { subscribeToSimulator, webhookSecretsOf } from './simulator-webhooks.ts';
 
 /** The parts a command works with. What is neither configured nor running is brought up for its duration. */
 export interface Needs {
   readonly temporal?: boolean;
   readonly stripe?: boolean;
   readonly worker?: boolean;
+  /** beside an embedded worker: takes webhooks, when there is somebody who sends them */
+  readonly server?: boolean;
   /** the key may be of another account than the database: the command is about just that */
   readonly anyAccount?: boolean;
 }
@@ -37,6 +40,8 @@ export interface Platform {
   readonly stripe: StripeAccess | null;
   readonly temporalUiUrl: string | null;
   readonly simulatorUrl: string | null;
+  /** of the embedded server, once it is up */
+  serverUrl(): string | null;
   readonly lease: StackLease | null;
   /** A client to Temporal, connected at the first call. */
   client(): Promise<RunClient>;
@@ -88,6 +93,8 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
       stripe,
       temporalUiUrl: lease?.endpoints.temporalUiUrl ?? null,
       simulatorUrl: lease?.endpoints.simulatorUrl ?? null,
+      // Comes with the worker, which needs this platform.
+      serverUrl: () => lease?.endpoints.serverUrl ?? null,
       lease,
       client: () => (connected ??= connect(temporal)),
       async close() {
@@ -264,10 +271,14 @@ async function ensureWorker(
   if (configured && (await hasPollers(await platform.client()))) return;
   if (configured)
     options.note('no worker polls the task queues: one runs here until this command ends');
+  const [secret] = webhookSecretsOf(options.config);
+  const withServer = options.needs.server === true && secret !== undefined;
+  const from = { platform, env: options.env, extra: options.workerEnv ?? {} };
   try {
-    await lease.ensure([
-      workerPart({ platform, env: options.env, extra: options.workerEnv ?? {} }),
-    ]);
+    await lease.ensure([workerPart(from), ...(withServer ? [serverPart(from)] : [])]);
+    const { simulatorUrl, serverUrl } = lease.endpoints;
+    if (withServer && simulatorUrl !== undefined && serverUrl !== undefined)
+      await subscribeToSimulator({ simulatorUrl, serverUrl, secret });
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
     throw new CommandError(EXIT.unavailable, said, error);

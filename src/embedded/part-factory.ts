@@ -165,11 +165,17 @@ async function planProcess(request: ProcessRequest, context: PlanContext): Promi
       stopTimeoutMs: request.stopTimeoutMs ?? PROCESS_STOP_TIMEOUT_MS,
       startAttempts: 1,
     },
-    endpoints: request.name === 'simulator' && url !== undefined ? { simulatorUrl: url } : {},
+    endpoints: endpointsOf(request.name, url),
     ...(port === undefined ? {} : { port }),
     ...(url === undefined ? {} : { url }),
     movablePorts: port !== undefined && request.port === undefined ? [port] : [],
   };
+}
+
+function endpointsOf(name: string, url: string | undefined): StackEndpoints {
+  if (url === undefined) return {};
+  if (name === 'simulator') return { simulatorUrl: url };
+  return name === 'server' ? { serverUrl: url } : {};
 }
 
 function filledReadiness(

@@ -106,6 +106,7 @@ export interface StackEndpoints {
   readonly temporalUiUrl?: string;
   readonly temporalMetricsUrl?: string;
   readonly simulatorUrl?: string;
+  readonly serverUrl?: string;
 }
 
 /** The name under which the part of a request runs. */

@@ -75,7 +75,7 @@ export function registerDemo(program: Command, shell: Shell): void {
 
 async function demo(shell: Shell, options: DemoOptions): Promise<void> {
   const env = demoEnv(shell.env);
-  const needs = { temporal: true, stripe: true, worker: true };
+  const needs = { temporal: true, stripe: true, worker: true, server: true };
   const platform = {
     embeddedOnly: true,
     workerEnv: { RECONCILE_PAUSES: DEMO_PAUSES, LOG_LEVEL: 'error' },

@@ -20,7 +20,8 @@ export function registerRun(program: Command, shell: Shell): void {
     .action(async (period, options) => {
       const run = parseRun(period, options.namespace);
       const json = options.json === true;
-      const needs = { temporal: true, stripe: true, worker: options.wait === true };
+      const waits = options.wait === true;
+      const needs = { temporal: true, stripe: true, worker: waits, server: waits };
       await withSession(shell, { needs, json }, async (session) => {
         await startAndFollow({ shell, session, run, wait: options.wait === true });
       });

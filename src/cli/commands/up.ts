@@ -6,11 +6,11 @@ export function registerUp(program: Command, shell: Shell): void {
   program
     .command('up')
     .description(
-      'bring up everything that is not configured (PostgreSQL, Temporal with its UI, simulator, worker) until Ctrl-C',
+      'bring up everything that is not configured (PostgreSQL, Temporal with its UI, simulator, worker, server) until Ctrl-C',
     )
     .option('--json', 'print the addresses as one JSON object')
     .action(async (options) => {
-      const needs = { temporal: true, stripe: true, worker: true };
+      const needs = { temporal: true, stripe: true, worker: true, server: true };
       await withSession(
         shell,
         { needs, json: options.json === true },
@@ -20,6 +20,7 @@ export function registerUp(program: Command, shell: Shell): void {
             home: config.CHARGEONCE_HOME,
             temporalUiUrl: platform.temporalUiUrl,
             simulatorUrl: platform.simulatorUrl,
+            serverUrl: platform.serverUrl(),
             parts: parts.map(({ name, state, pid, url, port }) => ({
               name,
               state,

@@ -1,0 +1,102 @@
+import { InvalidArgumentError, type Command } from '@commander-js/extra-typings';
+import type { RunningServer, ServerOptions } from '../../server.ts';
+import { createLogger } from '../../log.ts';
+import { CommandError, EXIT } from '../exit-codes.ts';
+import { SERVER_PORT } from '../parts.ts';
+import { untilInterrupted, withSession, type Shell } from '../shell.ts';
+import { subscribeToSimulator, webhookSecretsOf } from '../simulator-webhooks.ts';
+
+const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
+
+export function registerServer(program: Command, shell: Shell): void {
+  program
+    .command('server')
+    .description(
+      "run the HTTP server until Ctrl-C: takes Stripe's webhooks and has the customers they name looked at",
+    )
+    .option(
+      '--port <port>',
+      `port; 0 takes any free one (default: SERVER_PORT or ${SERVER_PORT})`,
+      port,
+    )
+    .option('--host <host>', 'address to listen on', '127.0.0.1')
+    .option('--json', 'print the address as one JSON object')
+    .addHelpText(
+      'after',
+      '\nPOST /webhooks/stripe   signed by one of STRIPE_WEBHOOK_SECRETS; refused when none is set\n' +
+        'GET  /healthz           the process answers\n' +
+        'GET  /readyz            the database answers too\n\n' +
+        'Plain HTTP: put TLS in front of it before it listens beyond this machine.',
+    )
+    .action(async (options) => {
+      const json = options.json === true;
+      const needs = { temporal: true, stripe: true };
+      await withSession(shell, { needs, json }, async ({ config, platform, output }) => {
+        const { temporal, stripe, simulatorUrl } = platform;
+        if (temporal === null || stripe === null)
+          throw new Error('a server needs Temporal and Stripe');
+        const webhookSecrets = webhookSecretsOf(config);
+        const server = await start({
+          databaseUrl: platform.databaseUrl,
+          temporal,
+          stripe,
+          mode: config.mode,
+          webhookSecrets,
+          host: options.host,
+          port: options.port ?? config.SERVER_PORT ?? SERVER_PORT,
+          log: createLogger(config.LOG_LEVEL),
+        });
+        try {
+          const [secret] = webhookSecrets;
+          if (simulatorUrl !== null && secret !== undefined)
+            await subscribeToSimulator({ simulatorUrl, serverUrl: server.url, secret });
+          if (secret === undefined)
+            output.note('· webhooks are refused: STRIPE_WEBHOOK_SECRETS is not set');
+          if (!LOOPBACK.includes(options.host))
+            output.note(
+              '· listens beyond this machine, without TLS: put a proxy with TLS in front',
+            );
+          output.line(
+            `chargeonce server at ${server.url} (pid ${process.pid}, ${config.mode} mode)`,
+          );
+          output.result({
+            url: server.url,
+            port: server.port,
+            webhookUrl: `${server.url}/webhooks/stripe`,
+            webhooks: secret !== undefined,
+            pid: process.pid,
+            mode: config.mode,
+          });
+          await untilInterrupted(shell);
+        } finally {
+          await server.shutdown();
+        }
+      });
+    });
+}
+
+async function start(options: ServerOptions): Promise<RunningServer> {
+  // Fastify and the Temporal client: only this command waits for them.
+  const { startServer } = await import('../../server.ts');
+  try {
+    return await startServer(options);
+  } catch (error) {
+    if (!(error instanceof Error) || !('code' in error)) throw error;
+    const where = `${options.host}:${options.port}`;
+    if (error.code === 'EADDRINUSE') {
+      const message = `${where} is taken: choose another port with --port, or --port 0 for any`;
+      throw new CommandError(EXIT.unavailable, message, error);
+    }
+    if (error.code === 'EADDRNOTAVAIL' || error.code === 'EACCES' || error.code === 'ENOTFOUND') {
+      const message = `${where} cannot be listened on (${error.code}): choose another --host or --port`;
+      throw new CommandError(EXIT.unavailable, message, error);
+    }
+    throw error;
+  }
+}
+
+function port(text: string): number {
+  const value = Number(text);
+  if (/^\d{1,5}$/.test(text) && value <= 65_535) return value;
+  throw new InvalidArgumentError('a port, 0 to 65535');
+}
