@@ -84,6 +84,10 @@ describe('loadConfig', () => {
     ['TEMPORAL_PORT', '65536', 'Too big'],
     ['TEMPORAL_UI_PORT', '80.5', 'int'],
     ['SIMULATOR_PORT', 'x', 'number'],
+    ['SERVER_PORT', '0', 'Too small'],
+    ['STRIPE_WEBHOOK_SECRETS', 'sk_test_1', 'whsec_'],
+    ['STRIPE_WEBHOOK_SECRETS', 'whsec_12345678,', 'whsec_'],
+    ['STRIPE_WEBHOOK_SECRETS', Array(6).fill('whsec_12345678').join(), 'at most 5'],
     ['METRICS_PORT', '-5', 'Too small'],
     ['MAX_CACHED_WORKFLOWS', '49', 'Too small'],
     ['LOG_LEVEL', 'loud', 'debug'],
@@ -92,6 +96,16 @@ describe('loadConfig', () => {
     expect(problems).toHaveLength(1);
     expect(problems[0]).toMatch(new RegExp(`^${name}: `));
     expect(problems[0]).toContain(said);
+  });
+
+  it('takes several webhook secrets, for a rotation, and shows none', () => {
+    const config = loadConfig({ STRIPE_WEBHOOK_SECRETS: 'whsec_newhushhush, whsec_oldhushhush' });
+    expect(config.STRIPE_WEBHOOK_SECRETS?.map((secret) => secret.reveal())).toEqual([
+      'whsec_newhushhush',
+      'whsec_oldhushhush',
+    ]);
+    expect(inspect(config, { depth: 9 }) + JSON.stringify(config)).not.toContain('hushhush');
+    expect(problemsOf({ STRIPE_WEBHOOK_SECRETS: 'hushhush' }).join()).not.toContain('hushhush');
   });
 
   it('says what to do with a password that breaks the URL', () => {
