@@ -45,6 +45,7 @@ export async function* compareSends(
       const message = `${send.endpoint} under ${send.idempotencyKey}: attempt ${send.attemptId ?? '(none)'} is not recorded for this key`;
       yield finding('attempt_differs', known.customerId, message);
     }
+    if (send.bodyHash === null) continue;
     // Endpoint and bytes together: a key is bound to both.
     const body = `${send.endpoint} ${send.bodyHash}`;
     known.bodyHash ??= body;

@@ -72,7 +72,7 @@ async function* readRequests(base: string, query: ProviderQuery): AsyncGenerator
         idempotencyKey: key,
         attemptId: textOrNull(request['attemptId']),
         endpoint: textOf(request['endpoint'], 'endpoint'),
-        bodyHash: textOf(request['bodyHash'], 'bodyHash'),
+        bodyHash: textOrNull(request['bodyHash']),
       };
     }
     if (page['has_more'] !== true) return;

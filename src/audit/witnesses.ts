@@ -45,7 +45,8 @@ export interface ProviderSend {
   readonly idempotencyKey: string;
   readonly attemptId: string | null;
   readonly endpoint: string;
-  readonly bodyHash: string;
+  /** null: the provider never read the body */
+  readonly bodyHash: string | null;
 }
 
 /** Who can say what was charged. A read that cannot be finished throws {@link WitnessUnreadable}. */

@@ -12,7 +12,8 @@ export interface RequestEntry {
   readonly path: string;
   readonly idempotencyKey: string | null;
   readonly attemptId: string | null;
-  readonly bodyHash: string;
+  /** null: the connection ended before the body was read */
+  readonly bodyHash: string | null;
   readonly requestId: string;
   readonly status: number;
   readonly durationMs: number;

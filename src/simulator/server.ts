@@ -76,7 +76,7 @@ async function serve(deps: ServerDeps, req: IncomingMessage, res: ServerResponse
   const rule = deps.faults.pick({ endpoint, phase: 'head', metadata: () => ({}) });
   if (rule !== undefined) {
     req.socket.destroy();
-    record(deps, arrival, { body: Buffer.alloc(0), outcome: cut(rule) });
+    record(deps, arrival, { body: null, outcome: cut(rule) });
     return;
   }
   let body: Buffer | undefined;
@@ -84,7 +84,7 @@ async function serve(deps: ServerDeps, req: IncomingMessage, res: ServerResponse
     body = await readBody(req);
   } catch {
     // The client went away while sending: nothing was executed.
-    record(deps, arrival, { body: Buffer.alloc(0), outcome: cut(null) });
+    record(deps, arrival, { body: null, outcome: cut(null) });
     return;
   }
   const outcome =
@@ -99,7 +99,7 @@ async function serve(deps: ServerDeps, req: IncomingMessage, res: ServerResponse
           requestId,
         });
   // Before the reply leaves: whoever has seen the reply finds the request in the log.
-  record(deps, arrival, { body: body ?? Buffer.alloc(0), outcome });
+  record(deps, arrival, { body: body ?? null, outcome });
   send(arrival, outcome);
 }
 
@@ -165,7 +165,7 @@ function rawResponse(reply: Reply, headers: Readonly<Record<string, string>>): B
 function record(
   deps: ServerDeps,
   arrival: Arrival,
-  { body, outcome }: { body: Buffer; outcome: Outcome },
+  { body, outcome }: { body: Buffer | null; outcome: Outcome },
 ): void {
   const { req } = arrival;
   const caller = callerOf(req);
@@ -178,7 +178,7 @@ function record(
     path: arrival.path,
     idempotencyKey: req.headers['idempotency-key']?.toString() ?? null,
     attemptId: req.headers['x-attempt-id']?.toString() ?? null,
-    bodyHash: shortHash(body),
+    bodyHash: body === null ? null : shortHash(body),
     requestId: arrival.requestId,
     status: outcome.reply?.status ?? 0,
     durationMs: Math.round((performance.now() - arrival.startedMs) * 10) / 10,

@@ -226,6 +226,7 @@ function sendsAgree(rows: Rows, { simulator }: Witnesses, violations: string[]):
     } else {
       seen.add(request.attemptId);
     }
+    if (request.bodyHash === null) continue;
     const body = bodies.get(key) ?? request.bodyHash;
     if (body !== request.bodyHash) violations.push(`I3: ${key} carried two bodies`);
     bodies.set(key, body);
@@ -296,7 +297,7 @@ function recordsAgree(rows: Rows, violations: string[]): void {
   }
 }
 
-/** I9: a generation begins only after the one before it ended in a refusal, and by an order. */
+/** I9: a generation begins only after the one before it ended in a refusal and by an order, or was proven to have done nothing. */
 function generationsAgree(rows: Rows, violations: string[]): void {
   for (const slot of rows.slots) {
     const confirms = rows.generations.filter(
@@ -305,9 +306,12 @@ function generationsAgree(rows: Rows, violations: string[]): void {
     const orders = rows.audit.filter(
       (entry) => entry.customer_id === slot.customer_id && entry.action === 'rerun.accepted',
     ).length;
-    if (confirms.length > 1 + orders)
+    const proofs = rows.audit.filter(
+      (entry) => entry.customer_id === slot.customer_id && entry.action === 'slot.absent',
+    ).length;
+    if (confirms.length > 1 + orders + proofs)
       violations.push(
-        `I9: ${slot.customer_id} has ${confirms.length} generations and ${orders} orders`,
+        `I9: ${slot.customer_id} has ${confirms.length} generations, ${orders} orders and ${proofs} proofs of absence`,
       );
     for (const [i, later] of confirms.entries()) {
       const earlier = confirms[i - 1];
