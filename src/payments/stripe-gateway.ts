@@ -48,6 +48,8 @@ export interface StripeGatewayOptions {
   readonly apiBase?: string | undefined;
   /** time-out of one HTTP request, in milliseconds */
   readonly timeoutMs: number;
+  /** the sockets under the key guard; tests put a network of their own here */
+  readonly httpClient?: InstanceType<typeof Stripe.HttpClient>;
 }
 
 /** The only file that imports stripe: its retries off, our transport under it. */
@@ -59,7 +61,7 @@ export function createStripeGateway(
     base?.protocol === 'http:'
       ? new http.Agent({ keepAlive: true, maxSockets: MAX_SOCKETS })
       : new https.Agent({ keepAlive: true, maxSockets: MAX_SOCKETS });
-  const transport = new KeyGuardTransport(Stripe.createNodeHttpClient(agent));
+  const transport = new KeyGuardTransport(options.httpClient ?? Stripe.createNodeHttpClient(agent));
   const stripe = new Stripe(options.apiKey, {
     apiVersion: STRIPE_API_VERSION,
     maxNetworkRetries: 0,
