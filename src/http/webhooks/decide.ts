@@ -17,28 +17,28 @@ export type Decision =
  */
 type Meaning = 'success' | 'failure' | 'processing' | 'aftermath';
 
-const MEANINGS: Readonly<Record<string, Meaning>> = {
-  'payment_intent.succeeded': 'success',
-  'charge.succeeded': 'success',
-  'payment_intent.payment_failed': 'failure',
-  'payment_intent.canceled': 'failure',
+const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
+  ['payment_intent.succeeded', 'success'],
+  ['charge.succeeded', 'success'],
+  ['payment_intent.payment_failed', 'failure'],
+  ['payment_intent.canceled', 'failure'],
   // Off-session nobody is there to act: it ends as a decline.
-  'payment_intent.requires_action': 'failure',
-  'charge.failed': 'failure',
-  'payment_intent.processing': 'processing',
-  'charge.refunded': 'aftermath',
-  'charge.dispute.created': 'aftermath',
-  'charge.dispute.closed': 'aftermath',
-};
+  ['payment_intent.requires_action', 'failure'],
+  ['charge.failed', 'failure'],
+  ['payment_intent.processing', 'processing'],
+  ['charge.refunded', 'aftermath'],
+  ['charge.dispute.created', 'aftermath'],
+  ['charge.dispute.closed', 'aftermath'],
+]);
 
 /** The types worth an endpoint's subscription: one of a payment says what the one of its charge says. */
-export const WEBHOOK_TYPES: readonly string[] = Object.keys(MEANINGS).filter(
+export const WEBHOOK_TYPES: readonly string[] = [...MEANINGS.keys()].filter(
   (type) => type !== 'charge.succeeded' && type !== 'charge.failed',
 );
 
 /** False for types that nothing here follows from: they are acknowledged and not kept. */
 export function isOfInterest(type: string): boolean {
-  return Object.hasOwn(MEANINGS, type);
+  return MEANINGS.has(type);
 }
 
 /** What an event means for its slot, which is null when there is no row. Pure. */
@@ -46,7 +46,7 @@ export function decide(
   event: Pick<ClaimedEvent, 'type' | 'paymentIntentId' | 'slot' | 'attempt'>,
   found: EventSlot | null,
 ): Decision {
-  const meaning = MEANINGS[event.type];
+  const meaning = MEANINGS.get(event.type);
   const isOurs = found !== null || event.slot !== null;
   if (meaning === undefined || !isOurs) return finish('ignored');
   if (meaning === 'aftermath') return finish('noted');
