@@ -6,12 +6,14 @@ import { registerDemo } from './cli/commands/demo.ts';
 import { registerDoctor } from './cli/commands/doctor.ts';
 import { registerImport } from './cli/commands/import.ts';
 import { registerRerun } from './cli/commands/rerun.ts';
+import { registerResolve } from './cli/commands/resolve.ts';
 import { registerRun } from './cli/commands/run.ts';
 import { registerSchedule } from './cli/commands/schedule.ts';
 import { registerServer } from './cli/commands/server.ts';
 import { registerSetup } from './cli/commands/setup.ts';
 import { registerSimulator } from './cli/commands/simulator.ts';
 import { registerStatus } from './cli/commands/status.ts';
+import { registerSweep } from './cli/commands/sweep.ts';
 import { registerUp } from './cli/commands/up.ts';
 import { registerWorker } from './cli/commands/worker.ts';
 import { CommandError, EXIT, type ExitCode } from './cli/exit-codes.ts';
@@ -55,6 +57,8 @@ function buildProgram(shell: Shell): Command {
     registerRun,
     registerStatus,
     registerRerun,
+    registerResolve,
+    registerSweep,
     registerControl,
     registerSchedule,
     registerAudit,

@@ -43,6 +43,8 @@ export interface RefundLine extends LineToPlan {
   readonly key: string;
   readonly state: RefundState;
   readonly sentBefore: boolean;
+  /** by the database clock; such a send may still arrive at Stripe, and its key is remembered there */
+  readonly sentWithinADay: boolean;
   readonly refundId: string | null;
   readonly reason: string | null;
 }
@@ -139,8 +141,14 @@ export async function readPlan(db: Db, planId: number): Promise<RefundPlan | nul
     .executeTakeFirst();
   if (plan === undefined) return null;
   const lines = await db
-    .selectFrom('refund_plan_lines')
+    .selectFrom('refund_plan_lines as line')
     .selectAll()
+    .select(
+      sql<boolean>`EXISTS (SELECT FROM refund_attempts a WHERE a.plan_id = line.plan_id
+        AND a.line = line.line AND a.sent_at > now() - interval '24 hours')`.as(
+        'sent_within_a_day',
+      ),
+    )
     .where('plan_id', '=', planId)
     .orderBy('line')
     .execute();
@@ -170,6 +178,7 @@ export async function readPlan(db: Db, planId: number): Promise<RefundPlan | nul
       key: row.idempotency_key,
       state: row.state,
       sentBefore: row.first_sent_at !== null,
+      sentWithinADay: row.sent_within_a_day,
       refundId: row.refund_id,
       reason: row.reason,
     })),

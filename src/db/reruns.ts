@@ -93,21 +93,44 @@ async function decide(
     case 'charged':
       return 'alreadyCharged';
     case 'sent':
+      return 'inDoubt';
     case 'indeterminate':
     case 'in_review':
-      return 'inDoubt';
+      if (await hasOpenKey(trx, order)) return 'inDoubt';
+      // A person has said that nothing happened: the proof that a next generation needs.
+      return openNext(trx, { order, slot, freezeNext });
     case 'declined':
     case 'misconfigured':
-    case 'skipped': {
-      if (slot.amountMinor === 0 || slot.paymentMethodId === null) return 'nothingDue';
-      const generation = state === 'skipped' ? slot.generation : slot.generation + 1;
-      const frozen = freezeNext({ ...slot, paymentMethodId: slot.paymentMethodId, generation });
-      await openGeneration(trx, { slot: order, generation, frozen });
-      return 'accepted';
-    }
+    case 'skipped':
+      return openNext(trx, { order, slot, freezeNext });
     default:
       return assertNever(state);
   }
+}
+
+async function openNext(
+  trx: Db,
+  on: { order: RerunOrder; slot: LockedSlot; freezeNext: FreezeNext },
+): Promise<RerunAnswer> {
+  const { order, slot, freezeNext } = on;
+  if (slot.amountMinor === 0 || slot.paymentMethodId === null) return 'nothingDue';
+  const generation = slot.state === 'skipped' ? slot.generation : slot.generation + 1;
+  const frozen = freezeNext({ ...slot, paymentMethodId: slot.paymentMethodId, generation });
+  await openGeneration(trx, { slot: order, generation, frozen });
+  return 'accepted';
+}
+
+async function hasOpenKey(trx: Db, slot: SlotRef): Promise<boolean> {
+  const open = await trx
+    .selectFrom('charge_generations')
+    .select('idempotency_key')
+    .where('namespace', '=', slot.namespace)
+    .where('period', '=', slot.period)
+    .where('customer_id', '=', slot.customerId)
+    .where('outcome', 'is', null)
+    .limit(1)
+    .executeTakeFirst();
+  return open !== undefined;
 }
 
 async function unblock(trx: Db, slot: SlotRef): Promise<void> {

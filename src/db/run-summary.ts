@@ -2,16 +2,22 @@ import { sql, type Kysely } from 'kysely';
 import type { OutcomeCounts, SlotState } from '../domain/charge.ts';
 import type { RunRef } from '../domain/ids.ts';
 import type { Db } from './database.ts';
+import type { RunControl } from './runs.ts';
 import type { DB, RunState } from './schema.ts';
 
 /** A period as the database knows it. Amounts are minor units per currency. */
 export interface RunSummary {
   readonly state: RunState;
+  /** what an operator, or a refused API key, last ordered */
+  readonly control: RunControl;
+  readonly controlNote: string | null;
   readonly customers: number;
   readonly counts: OutcomeCounts;
   /** slots claimed or sent and not settled: work in progress, or stopped in the middle */
   readonly inProgress: number;
   readonly inReview: number;
+  /** of the indeterminate: Stripe is at work on them (bank debits), and says so itself when it is over */
+  readonly processing: number;
   /** customers of the frozen list that nobody has claimed */
   readonly unclaimed: number;
   readonly chargedMinorByCurrency: Readonly<Record<string, number>>;
@@ -28,6 +34,7 @@ interface OutcomeRow {
   readonly currency: string;
   readonly customers: number;
   readonly amount: number;
+  readonly processing: number;
 }
 
 /** Counts and sums of a period in one snapshot; null when it was never planned. */
@@ -40,7 +47,14 @@ export async function readRunSummary(db: Kysely<DB>, run: RunRef): Promise<RunSu
       await sql`SET LOCAL statement_timeout = ${sql.lit(SUMMARY_STATEMENT_TIMEOUT)}`.execute(trx);
       const head = await trx
         .selectFrom('billing_runs')
-        .select(['state', 'customer_count', 'planned_at', 'completed_at'])
+        .select([
+          'state',
+          'control',
+          'control_note',
+          'customer_count',
+          'planned_at',
+          'completed_at',
+        ])
         .where('namespace', '=', run.namespace)
         .where('period', '=', run.period)
         .executeTakeFirst();
@@ -52,7 +66,8 @@ export async function readRunSummary(db: Kysely<DB>, run: RunRef): Promise<RunSu
         .where('period', '=', run.period)
         .execute();
       const { rows } = await sql<OutcomeRow>`
-        SELECT c.state, i.currency, count(*) AS customers, sum(i.amount_minor)::bigint AS amount
+        SELECT c.state, i.currency, count(*) AS customers, sum(i.amount_minor)::bigint AS amount,
+          count(*) FILTER (WHERE c.state = 'indeterminate' AND c.reason = 'processing') AS processing
         FROM billing_items i LEFT JOIN billing_charges c USING (namespace, period, customer_id)
         WHERE i.namespace = ${run.namespace} AND i.period = ${run.period}
         GROUP BY c.state, i.currency`.execute(trx);
@@ -63,6 +78,8 @@ export async function readRunSummary(db: Kysely<DB>, run: RunRef): Promise<RunSu
 function summaryOf(
   head: {
     readonly state: RunState;
+    readonly control: string;
+    readonly control_note: string | null;
     readonly customer_count: number;
     readonly planned_at: Date;
     readonly completed_at: Date | null;
@@ -75,6 +92,9 @@ function summaryOf(
   const charged = rows.filter((row) => row.state === 'charged');
   return {
     state: head.state,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the column's check is the parser
+    control: head.control as RunControl,
+    controlNote: head.control_note,
     customers: head.customer_count,
     counts: {
       charged: count('charged'),
@@ -86,6 +106,7 @@ function summaryOf(
     },
     inProgress: count('claimed') + count('sent'),
     inReview: count('in_review'),
+    processing: rows.reduce((sum, row) => sum + row.processing, 0),
     unclaimed: count(null),
     chargedMinorByCurrency: Object.fromEntries(charged.map((row) => [row.currency, row.amount])),
     expectedMinorByCurrency: Object.fromEntries(

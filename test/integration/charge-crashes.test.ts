@@ -77,7 +77,7 @@ describe('a key that is too old', () => {
     expect(engine.simulator.ledger({ customer: slot.customerId }).entries).toHaveLength(1);
   });
 
-  it('stays indeterminate when the create is 25 h old and the list shows nothing', async () => {
+  it('stays indeterminate at the first look when the create is 25 h old and the list shows nothing', async () => {
     const slot = await claimed();
     faults({ endpoint: 'payment_intents.create', kind: 'resetBefore', rate: 1 });
     await attend(engine.deps, slot, 1);
@@ -85,7 +85,8 @@ describe('a key that is too old', () => {
     await ageSends(engine.db, slot, '25 hours');
     expect(await reconcile(engine.deps, { ...slot, generation: 1 })).toEqual({
       kind: 'unknown',
-      reason: 'not_found_and_key_older_than_23_h',
+      reason: 'no_effect_seen: no_payment_intent',
+      because: 'absentNotProven',
     });
     expect(engine.simulator.ledger({ customer: slot.customerId }).entries).toHaveLength(0);
   });

@@ -123,13 +123,24 @@ describe('record', () => {
     });
   });
 
-  it('does not keep quiet about a success that the slot contradicts', async () => {
+  it('takes a success that Stripe shows after a decline: the slot is charged, and never charged again', async () => {
     const slot = await sent();
     await record(engine.deps, slot, of(declined(slot)));
-    const work = createBillingActivities(engine.deps).record(slot, of(charged(slot)));
+    await createBillingActivities(engine.deps).record(slot, of(charged(slot)));
+    expect(await logOf(slot)).toEqual(['slot.declined', 'slot.charged']);
+    expect(await readSlot(engine.db, slot)).toMatchObject({
+      state: 'charged',
+      charge_id: `ch_${slot.customerId}`,
+    });
+  });
+
+  it('does not keep quiet about a success of another generation than the slot is at', async () => {
+    const slot = await sent();
+    const late = { ...of(charged(slot)), generation: 7 };
+    const work = createBillingActivities(engine.deps).record(slot, late);
     await expect(work).rejects.toMatchObject({ type: 'InvariantBroken', nonRetryable: true });
-    expect(await logOf(slot)).toEqual(['slot.declined', 'slot.contradiction']);
-    expect(await readSlot(engine.db, slot)).toMatchObject({ state: 'declined' });
+    expect(await logOf(slot)).toEqual(['slot.contradiction']);
+    expect(await readSlot(engine.db, slot)).toMatchObject({ state: 'sent' });
   });
 
   it('does not keep quiet about a second charge of a charged slot', async () => {

@@ -5,10 +5,13 @@ import { NO_OUTCOMES } from '../../src/domain/charge.ts';
 
 const completed: RunSummary = {
   state: 'completed',
+  control: 'running',
+  controlNote: null,
   customers: 4,
   counts: { ...NO_OUTCOMES, charged: 3, declined: 1 },
   inProgress: 0,
   inReview: 0,
+  processing: 0,
   unclaimed: 0,
   chargedMinorByCurrency: {},
   expectedMinorByCurrency: {},

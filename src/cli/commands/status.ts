@@ -1,11 +1,28 @@
 import type { Command } from '@commander-js/extra-typings';
-import { readReasons, readRunSummary } from '../../db/run-summary.ts';
+import { listInReview } from '../../db/dossier.ts';
+import { readReasons, readRunSummary, type RunSummary } from '../../db/run-summary.ts';
+import { readLastSweep } from '../../db/sweep.ts';
 import { runWorkflowId } from '../../domain/ids.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
-import { bold, table } from '../output.ts';
+import { bold, table, yellow } from '../output.ts';
 import { formatReasons } from '../run-report.ts';
 import { parseRun, withSession, type Shell } from '../shell.ts';
 import { describeAmount } from '../../domain/money-text.ts';
+
+/** Slots in review that status names; all of them are in the database. */
+const MAX_SHOWN = 20;
+
+function heldLine({ control, controlNote }: RunSummary): string {
+  return `the run is ${controlNote ?? control}`;
+}
+
+function sweepLine(sweep: Awaited<ReturnType<typeof readLastSweep>>): string {
+  if (sweep === null) return 'no sweep has passed yet; workers see to an hourly one';
+  return (
+    `last sweep ${sweep.at.toISOString()}: looked at ${sweep.looked} of all periods, ` +
+    `${sweep.settled} settled, ${sweep.leftOpen} still open`
+  );
+}
 
 export function registerStatus(program: Command, shell: Shell): void {
   program
@@ -26,23 +43,29 @@ export function registerStatus(program: Command, shell: Shell): void {
           );
         }
         const reasons = await readReasons(db, run);
+        const sweep = await readLastSweep(db);
+        const review = await listInReview(db, run, MAX_SHOWN);
         const { output } = session;
         output.result({
           ...run,
           ...summary,
           ...summary.counts,
           reasons,
+          sweep,
+          review,
           workflowId: runWorkflowId(run),
         });
         output.line(
           `${bold(runWorkflowId(run))} is ${summary.state}, planned ${summary.plannedAt.toISOString()}`,
         );
+        if (summary.control !== 'running') output.line(yellow(heldLine(summary)));
         output.line(
           table(
             ['what', 'customers'],
             [
               ...Object.entries(summary.counts),
               ['in progress', summary.inProgress],
+              ['  of the indeterminate: processing at the bank', summary.processing],
               ['in review', summary.inReview],
               ['not claimed yet', summary.unclaimed],
               ['all', summary.customers],
@@ -58,6 +81,14 @@ export function registerStatus(program: Command, shell: Shell): void {
         );
         if (money.length > 0) output.line(table(['currency', 'charged', 'expected'], money));
         if (reasons.length > 0) output.line(formatReasons(reasons));
+        for (const { customerId, reason } of review) {
+          output.line(
+            yellow(
+              `${customerId} waits for a person (${reason ?? 'unknown'}): chargeonce resolve ${run.period} ${customerId}`,
+            ),
+          );
+        }
+        output.line(sweepLine(sweep));
       });
     });
 }

@@ -1,5 +1,6 @@
 import type { Command } from '@commander-js/extra-typings';
 import type { Logger } from 'pino';
+import { ensureHousekeeping } from '../../client/housekeeping-schedule.ts';
 import type { TelemetryOptions } from '../../telemetry.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { processOutput } from '../output.ts';
@@ -19,7 +20,7 @@ export function registerWorker(program: Command, shell: Shell): void {
         if (temporal === null || stripe === null)
           throw new Error('a worker needs Temporal and Stripe');
         // Says in our words that Temporal is not there; the worker's own connection says it in its own.
-        await platform.client();
+        const client = await platform.client();
         const logger = await telemetry({
           level: config.LOG_LEVEL,
           metricsPort: config.METRICS_PORT,
@@ -37,6 +38,12 @@ export function registerWorker(program: Command, shell: Shell): void {
           cacheDir: config.CHARGEONCE_CACHE,
           onDatabaseError: (error) => logger.warn({ err: error }, 'a database connection broke'),
         });
+        await ensureHousekeeping(client.temporal).catch((error: unknown) =>
+          logger.warn(
+            { err: error },
+            'the hourly sweep has no Schedule: "chargeonce sweep" does it by hand',
+          ),
+        );
         const output = processOutput(json);
         output.line(`${WORKER_READY_LINE} (pid ${process.pid}, ${config.mode} mode)`);
         output.result({ ready: true, pid: process.pid, mode: config.mode });
