@@ -79,11 +79,11 @@ const MAX_REFUND_PAGES = 20;
 /** How the gateway's client reads and writes; the key guard and the frozen bytes are below this. */
 export interface RefundCalls {
   readonly apiVersion: string;
-  get(path: string): Promise<unknown>;
-  post(
+  readonly get: (path: string) => Promise<unknown>;
+  readonly post: (
     path: string,
     send: FrozenSend,
-  ): Promise<
+  ) => Promise<
     | { readonly kind: 'body'; readonly body: unknown; readonly answer: AttemptAnswer }
     | Exclude<RefundReply, { kind: 'refund' }>
   >;
