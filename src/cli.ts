@@ -4,6 +4,8 @@ import { registerAudit } from './cli/commands/audit.ts';
 import { registerControl } from './cli/commands/control.ts';
 import { registerDemo } from './cli/commands/demo.ts';
 import { registerDoctor } from './cli/commands/doctor.ts';
+import { registerDuplicates } from './cli/commands/duplicates.ts';
+import { registerEnvironment } from './cli/commands/environment.ts';
 import { registerImport } from './cli/commands/import.ts';
 import { registerRerun } from './cli/commands/rerun.ts';
 import { registerResolve } from './cli/commands/resolve.ts';
@@ -62,6 +64,8 @@ function buildProgram(shell: Shell): Command {
     registerControl,
     registerSchedule,
     registerAudit,
+    registerDuplicates,
+    registerEnvironment,
     registerWorker,
     registerServer,
     registerSimulator,
@@ -71,7 +75,7 @@ function buildProgram(shell: Shell): Command {
   for (const register of registrations) register(program, shell);
   program.addHelpText(
     'after',
-    '\nExit codes: 0 done · 1 failed, or the audit found a disagreement · 2 bad input · 3 not finished, or outcomes unknown\n' +
+    '\nExit codes: 0 done · 1 failed, or the audit found a disagreement, or duplicates found some · 2 bad input · 3 not finished, or outcomes unknown\n' +
       '            4 no verdict · 5 a part is not available · 130 interrupted\n' +
       'With nothing configured, commands bring up PostgreSQL, Temporal and a Stripe simulator on this machine.',
   );

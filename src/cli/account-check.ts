@@ -43,7 +43,8 @@ export async function requireOwnEnvironment(
   await explained(() => requireEnvironment(db, { account, liveMode: mode === 'live', temporal }));
 }
 
-async function explained(check: () => Promise<void>): Promise<void> {
+/** Runs a check, and says a mismatch in the words of a command. */
+export async function explained(check: () => Promise<void>): Promise<void> {
   try {
     await check();
   } catch (error) {
