@@ -164,7 +164,9 @@ function* historyChecks({ history }: CustomerCase, planned: AuditedCustomer): Ge
   }
   if (history.open) return;
   const { returned } = history;
-  if (charged && history.charges.length === 0 && returned !== 'charged' && !history.partial) {
+  const byPerson = planned.resolvedCharge !== null && planned.resolvedCharge === slot.chargeId;
+  const told = history.charges.length > 0 || returned === 'charged' || byPerson;
+  if (charged && !told && !history.partial) {
     yield ['history_differs', 'the slot is charged, and no activity ever answered so'];
     return;
   }
@@ -203,7 +205,16 @@ function* recordChecks(planned: AuditedCustomer): Generator<Found> {
 function* chargedRecordChecks(slot: AuditedSlot, planned: AuditedCustomer): Generator<Found> {
   const charged = slot.state === 'charged';
   const paid = planned.generations.filter((generation) => generation.outcome === 'charged');
-  const same = paid.length === 1 && paid[0]?.chargeId === slot.chargeId;
+  // A success that came after a refusal (confirmed by hand): the refusal stays the answer to our key.
+  const afterRefusal =
+    paid.length === 0 &&
+    planned.generations.some(
+      ({ operation, generation, outcome }) =>
+        operation === 'confirm' &&
+        generation === slot.generation &&
+        (outcome === 'declined' || outcome === 'misconfigured'),
+    );
+  const same = (paid.length === 1 && paid[0]?.chargeId === slot.chargeId) || afterRefusal;
   if (charged ? !same : paid.length > 0) {
     const ids = paid.map((generation) => generation.chargeId).join(', ');
     yield [

@@ -36,6 +36,8 @@ export interface AuditedCustomer extends Amount {
   readonly generations: AuditedGeneration[];
   /** the slot.charged rows of the audit log */
   readonly logged: Amount[];
+  /** the charge that a person, and no activity, said pays the slot */
+  resolvedCharge: string | null;
 }
 
 export interface DatabaseReading {
@@ -80,6 +82,7 @@ export async function readDatabase(options: ReadOptions): Promise<DatabaseReadin
       await readGenerations(client, options.run, reading.customers);
       await readAttempts(client, options.run, reading.attempts);
       await readLog(client, options.run, reading);
+      await readResolutions(client, options.run, reading.customers);
     }
     await client.query('COMMIT');
     return reading;
@@ -201,6 +204,7 @@ async function readItems(
       ...amountOf(row),
       slot: slotOf(row),
       generations: [],
+      resolvedCharge: null,
       logged: [],
     });
     if (customers.size % FETCH_ROWS === 0) report(onProgress, customers.size);
@@ -300,6 +304,23 @@ async function readAttempts(
     run,
   );
   for await (const row of rows) attempts.set(row.attempt_id, row.idempotency_key);
+}
+
+async function readResolutions(
+  client: Client,
+  run: RunRef,
+  customers: ReadonlyMap<string, AuditedCustomer>,
+): Promise<void> {
+  const rows = scan<{ customer_id: string; charge_id: string }>(
+    client,
+    `SELECT customer_id, charge_id FROM slot_resolutions
+     WHERE namespace = $1 AND period = $2 AND decides AND verdict = 'charged'`,
+    run,
+  );
+  for await (const row of rows) {
+    const customer = customers.get(row.customer_id);
+    if (customer !== undefined) customer.resolvedCharge = row.charge_id;
+  }
 }
 
 async function readLog(

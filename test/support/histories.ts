@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Client } from '@temporalio/client';
@@ -29,11 +30,16 @@ export async function readHistories(): Promise<readonly StoredHistory[]> {
   );
 }
 
-/** Fetches one Temporal run's history and stores it, without what is of this machine only. */
+/**
+ * Fetches one Temporal run's history and stores it, without what is of this machine only. One that is
+ * stored already stays: it is what an earlier build did, which later builds must still replay.
+ */
 export async function storeHistory(
   client: Client,
   of: { readonly name: string; readonly workflowId: string; readonly runId?: string },
 ): Promise<void> {
+  const file = `${FOLDER}/${of.name}.json`;
+  if (existsSync(file)) return;
   const history = await client.workflow.getHandle(of.workflowId, of.runId).fetchHistory();
   // The SDK's own historyToJSON fails where npm installs protobufjs more than once.
   const json = History.toObject(History.fromObject(history), {
@@ -42,7 +48,7 @@ export async function storeHistory(
     bytes: String,
   });
   await mkdir(FOLDER, { recursive: true });
-  await writeFile(`${FOLDER}/${of.name}.json`, `${JSON.stringify(json, withoutMachine, 1)}\n`);
+  await writeFile(file, `${JSON.stringify(json, withoutMachine, 1)}\n`);
 }
 
 /** Drops stack traces and process identities: replay reads neither. */

@@ -39,6 +39,7 @@ const PLANNED: AuditedCustomer = {
     },
   ],
   logged: [{ amountMinor: 500, currency: 'usd' }],
+  resolvedCharge: null,
 };
 const INTENT: ProviderIntent = {
   paymentIntentId: 'pi_1',
@@ -121,6 +122,25 @@ describe('what Temporal remembers', () => {
     expect(kinds({ history: { ...history, open: true } })).toEqual([]);
     expect(kinds({ history: null })).toEqual([]);
   });
+});
+
+test('a charge that a person resolved needs no activity that answered it', () => {
+  const history = { ...HISTORY, charges: [], returned: 'indeterminate' };
+  const resolved = { ...PLANNED, resolvedCharge: PLANNED.slot?.chargeId ?? null };
+  expect(kinds({ history, planned: resolved })).toEqual([]);
+  const another = { ...PLANNED, resolvedCharge: 'ch_9' };
+  expect(kinds({ history, planned: another })).toEqual(['history_differs']);
+});
+
+test('a success after a refusal leaves the refusal to its key, and needs one', () => {
+  const refused = (outcome: string): AuditedCustomer => ({
+    ...PLANNED,
+    generations: PLANNED.generations.map((one) =>
+      one.operation === 'confirm' ? { ...one, outcome, chargeId: null } : one,
+    ),
+  });
+  expect(kinds({ planned: refused('declined') })).toEqual([]);
+  expect(kinds({ planned: refused('absent') })).toEqual(['generation_differs']);
 });
 
 test('a provider that could not be read is not taken for one that has nothing', () => {
