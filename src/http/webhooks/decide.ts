@@ -77,9 +77,11 @@ function decideByState(
     case 'declined':
     case 'misconfigured':
     case 'blocked':
-    case 'skipped':
       // A success is the truth, whatever we believe; a failure is what we believe already.
       return meaning === 'success' ? { kind: 'look' } : finish('already_known');
+    case 'skipped':
+      // Nothing was ever sent for it: whoever was paid, it was not by us.
+      return finish(meaning === 'success' ? 'other_success' : 'already_known');
     default:
       return assertNever(state);
   }
