@@ -136,8 +136,20 @@ async function absence(
   if (answer.kind === 'proven') {
     return { kind: 'resumable', generation: answer.generation, because: 'absent' };
   }
+  if (answer.kind === 'movedOn' && reach === 'mayOpen') return afterMove(deps, facts);
   const reason = `no_effect_seen: ${sees}`;
   return unknown(deps, facts, { reason, because: 'absentNotProven' });
+}
+
+/** Somebody was faster, or the answer to our own commit was lost: the slot's row says how it stands. */
+async function afterMove(deps: ActivityDeps, before: ChargeFacts): Promise<ReconcileAnswer> {
+  const now = await readFacts(deps, before.slot);
+  if (now.state === 'claimed' && now.generation === before.generation + 1) {
+    return { kind: 'resumable', generation: now.generation, because: 'absent' };
+  }
+  const known = now.generation === before.generation ? settledBefore(now, now.generation) : null;
+  if (known !== null) return { kind: 'settled', charge: known };
+  return { kind: 'unknown', reason: 'slot_moved_on', because: 'cannotTell' };
 }
 
 interface Unknown {

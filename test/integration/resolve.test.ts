@@ -17,7 +17,7 @@ import {
   startEngine,
   type Engine,
 } from '../support/engine.ts';
-import { runRef } from '../support/names.ts';
+import { runRef, slotRef } from '../support/names.ts';
 
 const ids = Array.from({ length: 30 }, (_, i) => `v${String(i).padStart(2, '0')}`);
 let engine: Engine;
@@ -197,7 +197,7 @@ describe('what cannot be resolved', () => {
       kind: 'notOpen',
       state: 'charged',
     });
-    const nobody = { ...slot, customerId: 'nobody' as SlotRef['customerId'] };
+    const nobody = slotRef('nobody', slot);
     expect(await resolveSlot(engine.db, nobody, said())).toEqual({ kind: 'notOpen', state: null });
   });
 });
