@@ -38,7 +38,13 @@ export function buildApp(deps: AppDeps): FastifyInstance {
     http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 2_000 },
   });
   app.server.maxConnections = SOCKETS;
+  let closing = false;
+  app.addHook('preClose', async () => {
+    closing = true;
+  });
   app.addHook('onSend', async (_request, reply) => {
+    // A kept socket would hold up the end until the client lets go of it.
+    if (closing) reply.header('Connection', 'close');
     reply.headers({ 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' });
   });
   app.setNotFoundHandler((_request, reply) => refuse(reply, 404));

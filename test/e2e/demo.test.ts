@@ -1,6 +1,8 @@
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { customersCsv, expectCode, testHome } from '../support/cli.ts';
+import { customersCsv, expectCode, testHome, type TestHome } from '../support/cli.ts';
 
 const CARDS = ['pm_card_visa', 'pm_card_mastercard', 'pm_card_amex', 'pm_card_visa_debit'];
 
@@ -48,8 +50,16 @@ const workflows = z.object({
   ),
 });
 
+const deliveryList = z.object({ deliveries: z.array(z.object({ status: z.number() })) });
+
+async function portsOf(home: TestHome) {
+  const file = path.join(home.folder, 'home', 'demo', 'ports.json');
+  const ports = z.object({ simulator: z.number(), server: z.number() });
+  return ports.parse(JSON.parse(await readFile(file, 'utf8')));
+}
+
 describe('demo', () => {
-  it('keeps its Temporal UI up on --keep, which lists each customer with the outcome', async () => {
+  it('keeps its Temporal UI up on --keep, which lists each customer with the outcome, and its server took every webhook', async () => {
     const home = await testHome();
     const file = await home.file('customers.csv', customersCsv(CUSTOMERS));
     const quick = ['--no-faults', '--no-kill', '--keep'];
@@ -69,6 +79,14 @@ describe('demo', () => {
       outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
     }
     expect(Object.fromEntries(outcomes)).toEqual({ charged: 49, declined: 6, skipped: 5 });
+
+    const { simulator, server } = await portsOf(home);
+    expect((await fetch(`http://127.0.0.1:${server}/readyz`)).status).toBe(200);
+    const hooks = await fetch(`http://127.0.0.1:${simulator}/_sim/webhooks`);
+    const { deliveries } = deliveryList.parse(await hooks.json());
+    // One for each customer who was charged or declined.
+    expect(deliveries).toHaveLength(55);
+    expect(new Set(deliveries.map(({ status }) => status))).toEqual(new Set([200]));
 
     demo.kill('SIGINT');
     await demo.ended;
