@@ -62,10 +62,8 @@ describe('simulator, server, Temporal and worker', () => {
     stack.simulator.advanceClock(60_000);
     await expect.poll(() => stateOf('s1')).toBe('charged');
     expect(chargesOf(stack.simulator, 's1')).toBe(1);
-    const { status } = await stack.client.temporal.workflow
-      .getHandle(customerWorkflowId(slotRef('s1')))
-      .describe();
-    expect(status.name).toBe('COMPLETED');
+    const handle = stack.client.temporal.workflow.getHandle(customerWorkflowId(slotRef('s1')));
+    await expect.poll(async () => (await handle.describe()).status.name).toBe('COMPLETED');
   });
 
   it('H11: write down one charge for its two events, each sent twice, with two servers at work', async () => {
