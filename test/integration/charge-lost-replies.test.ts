@@ -60,7 +60,7 @@ describe('a reply that is lost', () => {
     expect(await readSlot(engine.db, slot)).toMatchObject({ generation: 1 });
   });
 
-  it('O2: records both sends, each with its own attempt id, when the SDK sends again by itself', async () => {
+  it('O1, O2: records both sends, each with its own attempt id, when the SDK sends again by itself', async () => {
     const slot = await claimed();
     faults({ endpoint: 'payment_intents.confirm', kind: 'actThenDrop', nth: 1 });
     await attend(engine.deps, slot);
@@ -84,6 +84,7 @@ describe('a reply that is lost', () => {
       [null, false],
       [200, true],
     ]);
+    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
   });
 
   it('E10: keeps the slot pending after a reset, then finds the charge by a look-up, without a POST', async () => {
@@ -166,7 +167,7 @@ describe('a reply that is lost', () => {
     expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
   });
 
-  it('G6: charges once when 20 workers charge one slot at once, and again days later', async () => {
+  it('G6, G8, G9: charges once when 20 workers charge one slot at once, and again days later', async () => {
     const slot = await claimed();
     await Promise.allSettled(Array.from({ length: 20 }, () => attend(engine.deps, slot)));
     expect(await attend(engine.deps, slot)).toBe('charged');

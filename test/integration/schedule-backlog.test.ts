@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => env.teardown());
 
 describe('a daily Schedule', () => {
-  it('bills each day that came while no worker ran, once one is back', async () => {
+  it('S1: bills each day that came while no worker ran, once one is back', async () => {
     const first = runRef('2025-03-01');
     const days = [first, runRef('2025-03-02'), runRef('2025-03-03')];
     const { client } = env;

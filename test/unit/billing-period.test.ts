@@ -124,14 +124,17 @@ describe('the bounds of a period', () => {
     expect([hours('2026-03-28'), hours('2026-03-29'), hours('2026-10-25')]).toEqual([24, 23, 25]);
   });
 
-  test.each(GRANULARITIES)('leave the instant of an end to the next %s alone', (granularity) => {
-    const current = periodContaining(iso('2026-03-29T12:00:00Z'), granularity, 'Europe/Berlin');
-    const { endMs } = periodBounds(current, 'Europe/Berlin');
-    expect(periodContaining(endMs - 1, granularity, 'Europe/Berlin')).toBe(current);
-    expect(periodContaining(endMs, granularity, 'Europe/Berlin')).toBe(nextPeriod(current));
-  });
+  test.each(GRANULARITIES)(
+    'J9: leave the instant of an end to the next %s alone',
+    (granularity) => {
+      const current = periodContaining(iso('2026-03-29T12:00:00Z'), granularity, 'Europe/Berlin');
+      const { endMs } = periodBounds(current, 'Europe/Berlin');
+      expect(periodContaining(endMs - 1, granularity, 'Europe/Berlin')).toBe(current);
+      expect(periodContaining(endMs, granularity, 'Europe/Berlin')).toBe(nextPeriod(current));
+    },
+  );
 
-  test('give every day of 2026 in Berlin exactly one period, with no hour left out or billed twice', () => {
+  test('J6: give every day of 2026 in Berlin exactly one period, with no hour left out or billed twice', () => {
     let current = period('2026-01-01');
     let expectedStart = periodBounds(current, 'Europe/Berlin').startMs;
     let days = 0;
@@ -214,16 +217,16 @@ describe('an anchor day', () => {
   const text = (date: { year: number; month: number; day: number }) =>
     [date.year, date.month, date.day].map((part) => String(part).padStart(2, '0')).join('-');
 
-  test('of 31 falls on the last day of short months and returns to the 31st', () => {
+  test('J2: of 31 falls on the last day of short months and returns to the 31st', () => {
     const dates = [1, 2, 3, 4, 5].map((month) => text(anchorDate(31, 2024, month)));
     expect(dates).toEqual(['2024-01-31', '2024-02-29', '2024-03-31', '2024-04-30', '2024-05-31']);
   });
 
-  test('of 31 is March 31st two months on from January, whatever February did', () => {
+  test('J3, J5: of 31 is March 31st two months on from January, whatever February did', () => {
     expect(text(anchorDate(31, 2024, 1 + 2))).toBe('2024-03-31');
   });
 
-  test('of 31 does not skip February when it is one month on from January', () => {
+  test('J4: of 31 does not skip February when it is one month on from January', () => {
     expect(text(anchorDate(31, 2026, 1 + 1))).toBe('2026-02-28');
   });
 

@@ -53,11 +53,11 @@ describe('amounts in major units', () => {
     ['0.00', 'kwd', 0],
     ['999999.99', 'usd', MAX_AMOUNT_MINOR],
     ['99999999', 'jpy', MAX_AMOUNT_MINOR],
-  ])('reads %s %s as %i, as Stripe takes it', (text, code, expected) => {
+  ])('K1, K2, K4: reads %s %s as %i, as Stripe takes it', (text, code, expected) => {
     expect(minor(text, code)).toBe(expected);
   });
 
-  test('reads every price from 0.00 to 99.99 to the cent, where truncating a product loses 573', () => {
+  test('K3: reads every price from 0.00 to 99.99 to the cent, where truncating a product loses 573', () => {
     const wrong: string[] = [];
     let lostByFloat = 0;
     for (let cents = 0; cents < 10_000; cents += 1) {
