@@ -40,8 +40,10 @@ export interface WebhookCounts {
   readonly received: number;
   readonly parked: number;
   readonly processed: number;
-  /** arrival of the oldest event that is not processed */
+  /** arrival of the oldest event that is not processed, parked ones included */
   readonly oldestWaiting: Date | null;
+  /** the same without those that are parked: how far the processors are behind */
+  readonly oldestReceived: Date | null;
 }
 
 /**
@@ -212,17 +214,16 @@ export async function purgeWebhookEvents(
 
 /** How many events are in which state, and since when the oldest waits. */
 export async function readWebhookCounts(db: Db): Promise<WebhookCounts> {
-  const row = await db
+  return db
     .selectFrom('webhook_events')
     .select((eb) => [
       eb.fn.countAll<number>().filterWhere('state', '=', 'received').as('received'),
       eb.fn.countAll<number>().filterWhere('state', '=', 'parked').as('parked'),
       eb.fn.countAll<number>().filterWhere('state', '=', 'processed').as('processed'),
-      eb.fn.min('received_at').filterWhere('state', '<>', 'processed').as('oldest'),
+      eb.fn.min('received_at').filterWhere('state', '<>', 'processed').as('oldestWaiting'),
+      eb.fn.min('received_at').filterWhere('state', '=', 'received').as('oldestReceived'),
     ])
     .executeTakeFirstOrThrow();
-  const { received, parked, processed, oldest } = row;
-  return { received, parked, processed, oldestWaiting: oldest };
 }
 
 /** Throws when the inbox cannot be reached or is not there: the server is not ready then. */
