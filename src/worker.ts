@@ -1,7 +1,10 @@
 import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { NativeConnection, Worker, type WorkflowBundleOption } from '@temporalio/worker';
-import type { InjectedSinks, NativeConnectionOptions } from '@temporalio/worker';
+import type {
+  NativeConnectionOptions,
+  WorkerOptions as TemporalWorkerOptions,
+} from '@temporalio/worker';
 import type { ActivityDeps } from './activities/deps.ts';
 import { Drain } from './activities/drain.ts';
 import { createBillingActivities, createChargeActivities } from './activities/index.ts';
@@ -44,11 +47,11 @@ export interface WorkerOptions {
   /** other workflow code than this version's own, for tests */
   readonly workflowBundle?: WorkflowBundleOption;
   /** what that code calls out to, for tests */
-  readonly sinks?: InjectedSinks<Record<string, Record<string, () => void>>>;
+  readonly sinks?: TemporalWorkerOptions['sinks'];
 }
 
 /** `billing`: workflows, claims and records. `charge`: all calls to Stripe. Each may run in processes of its own. */
-export type Queue = 'billing' | 'charge';
+type Queue = 'billing' | 'charge';
 
 export interface RunningWorker {
   /** settles when the worker has stopped; rejects when it failed */

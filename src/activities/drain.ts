@@ -104,6 +104,14 @@ export class Drain {
         this.#refuseLate();
         return gateway.listPaymentIntents(query);
       },
+      listChargesOf: async (id) => {
+        this.#refuseLate();
+        return gateway.listChargesOf(id);
+      },
+      listEvents: async (query) => {
+        this.#refuseLate();
+        return gateway.listEvents(query);
+      },
     };
   }
 

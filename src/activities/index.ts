@@ -34,60 +34,57 @@ import {
 /** Well under the heartbeat time-out, so that one late beat does not count as a lost worker. */
 const HEARTBEAT_EVERY_MS = 2_500;
 
-/** Activities of the queue `billing`: Postgres only. */
+/** Activities of the queue `billing`: Postgres only. Claim, record and the answer to a rerun are local: no heartbeats. */
 export function createBillingActivities(deps: ActivityDeps) {
   return {
     claimSlot: (slot: SlotRef): Promise<ClaimAnswer> => withFailures(() => claimSlot(deps, slot)),
     record: (slot: SlotRef, charged: ChargeResult): Promise<RecordedOutcome> =>
       withFailures(() => record(deps, slot, charged)),
     planRun: (run: RunRef, plannedBy: string): Promise<RunPlan> =>
-      withFailures(() => plan(deps, run, plannedBy)),
-    readPlan: (run: RunRef): Promise<RunPlan | null> => withFailures(() => readPlan(deps, run)),
-    moveRun: (run: RunRef, state: RunState): Promise<void> =>
-      withFailures(() => move(deps, run, state)),
+      beating(() => plan(deps, run, plannedBy)),
+    readPlan: (run: RunRef): Promise<RunPlan | null> => beating(() => readPlan(deps, run)),
+    moveRun: (run: RunRef, state: RunState): Promise<void> => beating(() => move(deps, run, state)),
     listShard: (
       run: RunRef,
       range: { after: number; upTo: number },
-    ): Promise<readonly ListedItem[]> => withFailures(() => listShard(deps, run, range)),
+    ): Promise<readonly ListedItem[]> => beating(() => listShard(deps, run, range)),
     listOpen: (
       run: RunRef,
       page: { after: string; limit: number },
-    ): Promise<readonly CustomerId[]> => withFailures(() => listOpen(deps, run, page)),
-    readTotals: (run: RunRef): Promise<RunTotals> => withFailures(() => readTotals(deps, run)),
+    ): Promise<readonly CustomerId[]> => beating(() => listOpen(deps, run, page)),
+    readTotals: (run: RunRef): Promise<RunTotals> => beating(() => readTotals(deps, run)),
     decideRerun: (order: RerunOrder): Promise<RerunAnswer> =>
       withFailures(() => decideRerun(deps, order)),
     listSweep: (page: SweepPage): Promise<readonly SweepSlot[]> =>
-      withFailures(() => listSweepSlots(deps.db, page)),
-    noteSweep: (report: SweepReport): Promise<void> =>
-      withFailures(() => insertSweep(deps.db, report)),
-    purge: (): Promise<PurgeReport> => withFailures(() => purge(deps)),
+      beating(() => listSweepSlots(deps.db, page)),
+    noteSweep: (report: SweepReport): Promise<void> => beating(() => insertSweep(deps.db, report)),
+    purge: (): Promise<PurgeReport> => beating(() => purge(deps)),
     logOrder: (
       run: RunRef,
       order: { action: string; operator: string; reason: string },
-    ): Promise<void> => withFailures(() => logOrder(deps, run, order)),
+    ): Promise<void> => beating(() => logOrder(deps, run, order)),
   };
 }
 
 /** Activities of the queue `charge`: the only ones that call Stripe, so the queue's limit is Stripe's. */
 export function createChargeActivities(deps: ActivityDeps) {
   return {
-    look: (slot: SlotRef): Promise<ReconcileAnswer> =>
-      withFailures(() => beating(() => look(deps, slot))),
+    look: (slot: SlotRef): Promise<ReconcileAnswer> => beating(() => look(deps, slot)),
     charge: (order: ChargeOrder): Promise<ChargeResult> =>
-      withFailures(() => beating(() => charge(deps, order, activityInfo().attempt))),
+      beating(() => charge(deps, order, activityInfo().attempt)),
     reconcile: (order: ChargeOrder): Promise<ReconcileAnswer> =>
-      withFailures(() => beating(() => reconcile(deps, order))),
+      beating(() => reconcile(deps, order)),
   };
 }
 
 export type BillingActivities = ReturnType<typeof createBillingActivities>;
 export type ChargeActivities = ReturnType<typeof createChargeActivities>;
 
-/** Heartbeats while Stripe is awaited, so that a killed or frozen worker is noticed in seconds. */
+/** Heartbeats while Stripe or a long statement is awaited, so that a killed or frozen worker is noticed in seconds. */
 async function beating<T>(work: () => Promise<T>): Promise<T> {
   const beat = setInterval(() => heartbeat(), HEARTBEAT_EVERY_MS);
   try {
-    return await work();
+    return await withFailures(work);
   } finally {
     clearInterval(beat);
   }

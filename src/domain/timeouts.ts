@@ -13,7 +13,7 @@ const REQUESTS_PER_CHARGE = 5;
 export const CHARGE_START_TO_CLOSE_MS = 180_000;
 
 /** A worker that was killed or frozen is noticed after this. */
-export const CHARGE_HEARTBEAT_TIMEOUT_MS = 10_000;
+export const HEARTBEAT_TIMEOUT_MS = 10_000;
 
 /** Attempts with the same key before the outcome is indeterminate: about two minutes of pauses. */
 export const CHARGE_MAXIMUM_ATTEMPTS = 8;

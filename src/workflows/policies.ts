@@ -8,7 +8,7 @@ import type { BillingActivities, ChargeActivities } from '../activities/index.ts
 import { FAILURES } from '../domain/failures.ts';
 import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from '../domain/ids.ts';
 import {
-  CHARGE_HEARTBEAT_TIMEOUT_MS,
+  HEARTBEAT_TIMEOUT_MS,
   CHARGE_MAXIMUM_ATTEMPTS,
   CHARGE_START_TO_CLOSE_MS,
   RECONCILE_MAXIMUM_ATTEMPTS,
@@ -44,6 +44,8 @@ export const {
 } = proxyActivities<BillingActivities>({
   taskQueue: BILLING_TASK_QUEUE,
   startToCloseTimeout: '6 minutes',
+  // Without it a worker that is killed while it lists or plans would hold the run for all of that time.
+  heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
   retry: {
     initialInterval: '500 milliseconds',
     backoffCoefficient: 2,
@@ -58,7 +60,7 @@ export const {
 export const { charge } = proxyActivities<ChargeActivities>({
   taskQueue: CHARGE_TASK_QUEUE,
   startToCloseTimeout: CHARGE_START_TO_CLOSE_MS,
-  heartbeatTimeout: CHARGE_HEARTBEAT_TIMEOUT_MS,
+  heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
   summary: 'create and confirm the PaymentIntent',
   retry: {
     initialInterval: '1 second',
@@ -73,7 +75,7 @@ export const { charge } = proxyActivities<ChargeActivities>({
 export const { reconcile, look } = proxyActivities<ChargeActivities>({
   taskQueue: CHARGE_TASK_QUEUE,
   startToCloseTimeout: CHARGE_START_TO_CLOSE_MS,
-  heartbeatTimeout: CHARGE_HEARTBEAT_TIMEOUT_MS,
+  heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
   summary: 'ask Stripe what became of the charge',
   retry: {
     initialInterval: '1 second',

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CHARGE_HEARTBEAT_TIMEOUT_MS } from '../../src/domain/timeouts.ts';
+import { HEARTBEAT_TIMEOUT_MS } from '../../src/domain/timeouts.ts';
 import { waitFor } from '../support/cli.ts';
 import { expectChargedOnce, killAll, repeatedSends, startWorld } from '../support/chaos.ts';
 
@@ -104,7 +104,7 @@ describe('real processes are killed in the middle of a run', () => {
     // The successor takes over while the frozen one still has its attempt open; then both are alive.
     let workersBefore = 0;
     await waitFor(async () => (workersBefore = await attemptWorkers(world)) > 0, {
-      timeoutMs: CHARGE_HEARTBEAT_TIMEOUT_MS + 20_000,
+      timeoutMs: HEARTBEAT_TIMEOUT_MS + 20_000,
       otherwise: () => 'no second attempt was made while the first was still open',
     });
     frozen.signal('SIGCONT');
