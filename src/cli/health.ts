@@ -1,10 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import pg from 'pg';
 import type { RunClient } from '../client.ts';
+import { describeHousekeeping } from '../client/housekeeping-schedule.ts';
 import { describeSchedule } from '../client/schedule.ts';
 import type { Config } from '../config.ts';
 import { pendingMigrations } from '../db/migrate.ts';
-import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from '../domain/ids.ts';
+import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE, HOUSEKEEPING_ID } from '../domain/ids.ts';
 import { DEFAULT_NAMESPACE } from '../domain/namespace.ts';
 import { LookupFailed } from '../payments/gateway.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
@@ -152,6 +153,7 @@ export async function checkTemporal(
           await checkAttributes(client),
           await checkRetention(client),
           await checkSchedule(client, config),
+          await checkSweep(client),
           await checkWorkers(client),
         ];
       } finally {
@@ -216,6 +218,20 @@ async function checkSchedule(client: RunClient, config: Config): Promise<Check> 
     state: 'ok',
     found: `next ${found.info.nextActionTimes[0]?.toISOString() ?? 'never'} (${config.BILLING_ZONE})`,
   };
+}
+
+async function checkSweep(client: RunClient): Promise<Check> {
+  const found = await describeHousekeeping(client.temporal);
+  const name = 'hourly sweep';
+  if (found === null) {
+    const mend = 'start a worker: it makes the Schedule';
+    return { name, state: 'warn', found: 'none', mend };
+  }
+  if (found.paused) {
+    const mend = `unpause ${HOUSEKEEPING_ID} in the Temporal UI: outcomes that are not known wait for it`;
+    return { name, state: 'fail', found: 'paused', mend };
+  }
+  return { name, state: 'ok', found: `next ${found.nextAt?.toISOString() ?? 'never'}` };
 }
 
 async function checkWorkers(client: RunClient): Promise<Check> {
