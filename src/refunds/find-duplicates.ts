@@ -69,6 +69,8 @@ export function findDuplicates(all: readonly LabelledCharge[], countsOn: CountsO
   const duplicates: Duplicate[] = [];
   const settled = newTally();
   const extra = new Set<string>();
+  // One pass gives back nothing that it keeps; what is left over is found by the next.
+  const stays = new Set<string>();
   for (const group of groupsBy(all, slotKeys)) {
     tally(settled, group);
     const live = group.filter(isLive);
@@ -77,6 +79,7 @@ export function findDuplicates(all: readonly LabelledCharge[], countsOn: CountsO
     const extras = live.filter((one) => one !== kept && !countsOn(one.charge));
     if (extras.length === 0) continue;
     for (const one of extras) extra.add(one.charge.id);
+    stays.add(kept.charge.id);
     duplicates.push(duplicateOf('certain', { kept, extras }));
   }
   const rest = all.filter(({ charge }) => !extra.has(charge.id));
@@ -84,7 +87,9 @@ export function findDuplicates(all: readonly LabelledCharge[], countsOn: CountsO
     const { anchors, weaker } = split(group.filter(isLive));
     tally(settled, split(group).weaker);
     const kept = anchors.find(({ charge }) => countsOn(charge)) ?? anchors[0];
-    const extras = weaker.filter(({ charge }) => !countsOn(charge) && !extra.has(charge.id));
+    const extras = weaker.filter(
+      ({ charge }) => !countsOn(charge) && !extra.has(charge.id) && !stays.has(charge.id),
+    );
     if (kept === undefined || extras.length === 0) continue;
     for (const one of extras) extra.add(one.charge.id);
     duplicates.push(duplicateOf('likely', { kept, extras }));
