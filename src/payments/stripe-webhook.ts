@@ -8,7 +8,7 @@ import { parseBillingNamespace } from '../domain/namespace.ts';
 import { METADATA } from './frozen-request.ts';
 
 /** Stripe's own tolerance (docs.stripe.com/webhooks#verify-manually), here in both directions. */
-export const SIGNATURE_TOLERANCE_SECONDS = 300;
+const SIGNATURE_TOLERANCE_SECONDS = 300;
 
 /** What we take out of an event. Names, e-mails and cards of the payload stay behind. */
 export interface StripeEventFacts {
@@ -28,7 +28,7 @@ export interface StripeEventFacts {
   readonly slot: SlotRef | null;
 }
 
-export type WebhookRefusal =
+type WebhookRefusal =
   | 'no_signature'
   | 'stale_signature'
   | 'wrong_signature'

@@ -207,7 +207,7 @@ describe('POST /webhooks/stripe', () => {
 
   it('gives the place of a client that goes away in the middle of its body to the next', async () => {
     const { log } = keepingLog();
-    const limits = { concurrent: 1, perSecond: 1_000, burst: 1_000 };
+    const limits = { concurrent: 2, perSecond: 1_000, burst: 1_000 };
     const narrow = webhookApp({ db: database.db, log, limits });
     const url = await narrow.listen({ host: '127.0.0.1', port: 0 });
     const send = async () => {
@@ -216,13 +216,25 @@ describe('POST /webhooks/stripe', () => {
       const headers = { 'stripe-signature': signature };
       return (await fetch(`${url}/webhooks/stripe`, { method: 'POST', body, headers })).status;
     };
-    const slow = connect(Number(new URL(url).port), '127.0.0.1');
-    await once(slow, 'connect');
-    slow.write('POST /webhooks/stripe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{');
+    const slow = [0, 1].map(() => connect(Number(new URL(url).port), '127.0.0.1'));
+    for (const socket of slow) {
+      await once(socket, 'connect');
+      socket.write('POST /webhooks/stripe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{');
+    }
     await expect.poll(send).toBe(503);
-    slow.destroy();
+    for (const socket of slow) socket.destroy();
     await expect.poll(send).toBe(200);
+    const statuses = [];
+    for (let i = 0; i < 20; i += 1) statuses.push(await send());
+    expect(new Set(statuses)).toEqual(new Set([200]));
     await narrow.close();
+  });
+
+  it('gives nobody longer than the time-outs of docs/security.md', () => {
+    expect(app.server.headersTimeout).toBe(10_000);
+    expect(app.server.requestTimeout).toBe(20_000);
+    expect(app.server.maxRequestsPerSocket).toBe(1_000);
+    expect(app.server.maxConnections).toBe(512);
   });
 
   it('says nothing about itself where nothing is: 404 without a stack', async () => {
