@@ -301,14 +301,25 @@ describe('what leaves for Stripe', () => {
     expectChargedOnce(slot);
   });
 
-  it('A9, L8: makes no customer and asks no search, in all that this file did', () => {
+  it('A9, L8: makes no customer and asks no search, also where it has to find out what became of a charge', async () => {
+    const slots = [fresh(), fresh()];
+    for (const [i, operation] of (['create', 'confirm'] as const).entries()) {
+      const slot = slots[i] ?? fresh();
+      setFaults(engine.simulator, {
+        endpoint: `payment_intents.${operation}`,
+        kind: 'actThen500',
+        limit: 1,
+      });
+      expect(await attend(engine.deps, slot)).toBe('indeterminate');
+      expect(await attend(engine.deps, slot)).toBe('charged');
+    }
     const seen = new Set(engine.simulator.requests().map((one) => `${one.method} ${one.endpoint}`));
     expect([...seen].filter((one) => /search|customers/.test(one))).toEqual([]);
     expect([...seen].filter((one) => one.startsWith('POST')).sort()).toEqual([
       'POST payment_intents.confirm',
       'POST payment_intents.create',
     ]);
-    // The look-ups that others did by Search were made: by id and by list.
+    // What others asked Search for was asked by id and by list.
     expect([...seen]).toEqual(
       expect.arrayContaining(['GET payment_intents.list', 'GET payment_intents.retrieve']),
     );
