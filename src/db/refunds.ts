@@ -146,7 +146,9 @@ export async function withPlanLocked<T>(
     } finally {
       await sql`SELECT pg_advisory_unlock(hashtext('chargeonce refund plan'), ${planId}::integer)`
         .execute(connection)
-        // The connection is gone, and the lock with it.
+        // Back in the pool, the connection would keep the lock: it ends instead, and the lock with it.
+        .catch(() => sql`SELECT pg_terminate_backend(pg_backend_pid())`.execute(connection))
+        // It has ended by now, if not before.
         .catch(() => {});
     }
   });
