@@ -1,7 +1,7 @@
 /** What the exit code of every command means; docs/operations.md has the same table. */
 export const EXIT = {
   ok: 0,
-  /** something failed that the message explains; for audit: the witnesses disagree */
+  /** something failed that the message explains; for audit: the witnesses disagree; for duplicates: some were found */
   failed: 1,
   /** bad input or configuration: nothing was done */
   usage: 2,
