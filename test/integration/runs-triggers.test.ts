@@ -89,10 +89,19 @@ describe('a Schedule', () => {
     await removeSchedule(temporal(), june.namespace);
   });
 
-  it('I10, G5: charges once when schedule, backfill, hand and 8 ticks name one period at the same moment', async () => {
+  it('I10, G3, G4, G5, I3: charges once when two Schedules, registered twice, hand and 8 ticks name one period at once', async () => {
     const run = runRef('2025-09');
-    await ensureSchedule(temporal(), { ...monthly, namespace: run.namespace });
-    const handle = temporal().schedule.getHandle(scheduleId(run.namespace));
+    const { namespace } = run;
+    await ensureSchedule(temporal(), { ...monthly, namespace });
+    expect((await ensureSchedule(temporal(), { ...monthly, namespace })).action).toBe('unchanged');
+    const handle = temporal().schedule.getHandle(scheduleId(namespace));
+    // What an upgrade may leave behind: a second Schedule that fires the same tick at the same time.
+    const { spec, action } = await handle.describe();
+    const old = await temporal().schedule.create({
+      scheduleId: 'left-by-an-upgrade',
+      spec,
+      action: { ...action, workflowId: 'tick-of-the-old-one' },
+    });
     const around = {
       start: new Date('2025-08-31T23:00:00Z'),
       end: new Date('2025-09-01T01:00:00Z'),
@@ -100,20 +109,27 @@ describe('a Schedule', () => {
     };
     const answers = await Promise.all([
       handle.backfill(around),
+      old.backfill(around),
       stack.client.startRun(run, 'by hand'),
       stack.client.startRun(run, 'by hand, too'),
       ...Array.from({ length: 8 }, (_, i) => tick(run, `tick-at-once-${i}`)),
     ]);
-    expect(answers).toHaveLength(11);
+    expect(answers).toHaveLength(12);
     await closed(run);
     await handle.backfill(around);
+    await old.backfill(around);
     await tick(run, 'tick-days-later');
     expect((await closed(run)).counts.charged).toBe(15);
     expect(stack.simulator.ledger({ period: run.period }).entries).toHaveLength(15);
+    for (const tickId of ['billing-tick', 'tick-of-the-old-one']) {
+      const fired = `WorkflowType = 'billingTick' AND WorkflowId STARTS_WITH '${tickId}-2025-09-01'`;
+      await until(`${tickId} has fired`, async () => (await listed(fired)) > 0);
+    }
     const roots = await listed(`WorkflowId = '${runWorkflowId(run)}'`);
     expect(roots).toBe(1);
     await assertInvariants(witnesses(run));
-    await removeSchedule(temporal(), run.namespace);
+    await old.delete();
+    await removeSchedule(temporal(), namespace);
   });
 
   it('I2: bills another namespace of the same period as a run of its own', async () => {
