@@ -25,6 +25,8 @@ const FIRST_FREEZE_MS = [4_000, 6_000] as const;
 const ROLL_AFTER_MS = [1_000, 4_000] as const;
 const FREEZE_AFTER_MS = [6_000, 15_000] as const;
 const WORKERS_BUSY_MS = 300;
+/** Before the first kill and the first crash: some of the rarer faults need a busy moment. */
+const HEAD_START_MS = 3_000;
 const BETWEEN_SQL_FAULTS_MS = 500;
 const SERVER_KILL_MS = [10_000, 20_000] as const;
 const TEMPORAL_DOWN_MS = [500, 3_000] as const;
@@ -32,8 +34,10 @@ const KEYS_AGE_MS = 25 * 3_600_000;
 
 export const killWorkers: Actor = async ({ world, options, fired, signal }) => {
   const luck = new Luck(options.seed, 'worker.kill9');
+  let headStartMs = HEAD_START_MS;
   for (;;) {
-    await pause(luck.between(options.workerKillMs), signal);
+    await pause(luck.between(options.workerKillMs) + headStartMs, signal);
+    headStartMs = 0;
     if (signal.aborted) return;
     if ((await world.workers.kill(Math.floor(luck.next() * 2))) !== null) fired.add('worker.kill9');
   }
@@ -66,7 +70,8 @@ export const troublePostgres: Actor = async (stage) => {
   // In the order of their list at first: the rare ones meet the busiest moments.
   let queue = [...SQL_FAULTS];
   for (let turn = 0; !signal.aborted; turn += 1) {
-    const crashAt = performance.now() + luck.between(options.postgresCrashMs);
+    const headStartMs = turn === 0 ? HEAD_START_MS : 0;
+    const crashAt = performance.now() + headStartMs + luck.between(options.postgresCrashMs);
     while (!signal.aborted && crashAt - performance.now() > LONGEST_SQL_FAULT_MS) {
       const [fault, ...rest] = queue;
       if (fault === undefined) {

@@ -100,6 +100,7 @@ export async function runChaos(options: ChaosOptions, deps: ChaosDeps): Promise<
     pollMs: 100,
     signal,
   });
+  signal.throwIfAborted();
   const triggers = await startTogether(world);
   note(`started by ${triggers.triggers} triggers together; one worker is killed in calm`);
   const calmRecoveryMs = await calmKill(world, signal);
@@ -161,19 +162,38 @@ async function faultPhase(
   world.proxy.dropRandomly({ rng: () => luck.next(), probability: options.commitLoss });
   const states = watchStates(world, phase);
   const telling = tellProgress(world, { fired, note, signal: phase });
-  const timer = setTimeout(() => over.abort(), options.faultMs);
+  const timing = endInTime(stage, over);
   try {
     await Promise.all(ACTORS.map((actor) => actor(stage)));
   } finally {
-    clearTimeout(timer);
     over.abort();
-    await telling;
+    await Promise.all([telling, timing]);
   }
   const seen = await states;
   fired.add('postgres.commitAnswerLost', world.proxy.stats().dropped - droppedBefore);
   for (const [kind, count] of await world.stripe.faultsFired()) fired.add(`stripe.${kind}`, count);
   return { fired, states: seen, log };
 }
+
+/** Ends the phase when its time is over and every kind has been seen that can be made to come; late at most by so much. */
+async function endInTime(
+  { options, fired, note, signal }: Stage,
+  over: AbortController,
+): Promise<void> {
+  await pause(options.faultMs, signal);
+  const missing = (): string[] => fired.never().filter((name) => ON_TIME.test(name));
+  if (missing.length > 0 && !signal.aborted) note(`a little longer, for ${missing().join(', ')}`);
+  await eventually(async () => missing().length === 0, {
+    timeoutMs: MOST_EXTRA_MS,
+    pollMs: 100,
+    signal,
+  });
+  over.abort();
+}
+
+/** What is counted when it happens; the rest is counted in the end. */
+const ON_TIME = /^(?:worker|temporal|server|clock)\.|^postgres\.(?!commitAnswerLost)/;
+const MOST_EXTRA_MS = 30_000;
 
 /**
  * Ends every fault and waits until no outcome is open: how long that took, or null when the time was too short. What

@@ -6,7 +6,8 @@ import { Home } from './world.ts';
 
 const EXIT = { pass: 0, fail: 1, unknown: 4, interrupted: 130 } as const;
 
-process.exitCode = await main(readOptions(process.argv));
+// What still waits for an answer shall not keep it.
+process.exit(await main(readOptions(process.argv)));
 
 async function main(options: ChaosOptions): Promise<number> {
   const note = (message: string): void => void process.stderr.write(`· ${message}\n`);

@@ -24,13 +24,29 @@ interface ProfileDefaults {
   readonly customers: number;
   readonly minutes: number;
   readonly healMs: number;
+  readonly workerKillMs: readonly [number, number];
+  readonly postgresCrashMs: readonly [number, number];
   readonly temporalKillMs: readonly [number, number];
 }
 
 const PROFILES: Readonly<Record<Profile, ProfileDefaults>> = {
   // CI has three minutes for it, start and audit included.
-  quick: { customers: 300, minutes: 1, healMs: 75_000, temporalKillMs: [20_000, 30_000] },
-  long: { customers: 5_000, minutes: 8, healMs: 720_000, temporalKillMs: [45_000, 90_000] },
+  quick: {
+    customers: 240,
+    minutes: 0.75,
+    healMs: 90_000,
+    workerKillMs: [4_000, 9_000],
+    postgresCrashMs: [6_000, 11_000],
+    temporalKillMs: [20_000, 30_000],
+  },
+  long: {
+    customers: 5_000,
+    minutes: 8,
+    healMs: 720_000,
+    workerKillMs: [3_000, 7_000],
+    postgresCrashMs: [5_000, 10_000],
+    temporalKillMs: [45_000, 90_000],
+  },
 };
 
 const MAX_CUSTOMERS = 100_000;
@@ -50,12 +66,12 @@ export function readOptions(argv: readonly string[]): ChaosOptions {
     )
     .option(
       '--customers <n>',
-      'how many (default: 300; 5,000 with --profile long)',
+      'how many (default: 240; 5,000 with --profile long)',
       whole(MAX_CUSTOMERS),
     )
     .option(
       '--minutes <n>',
-      'length of the fault phase (default: 1; 8 with --profile long)',
+      'length of the fault phase (default: 0.75; 8 with --profile long)',
       minutes,
     )
     .addOption(
@@ -74,8 +90,8 @@ export function readOptions(argv: readonly string[]): ChaosOptions {
     customers: given.customers ?? defaults.customers,
     faultMs: (given.minutes ?? defaults.minutes) * 60_000,
     healMs: defaults.healMs,
-    workerKillMs: [3_000, 7_000],
-    postgresCrashMs: [5_000, 10_000],
+    workerKillMs: defaults.workerKillMs,
+    postgresCrashMs: defaults.postgresCrashMs,
     temporalKillMs: defaults.temporalKillMs,
     commitLoss: 0.05,
     json: given.json === true,

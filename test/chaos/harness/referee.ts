@@ -126,7 +126,7 @@ function asRead(read: {
   };
 }
 
-export function countBy(names: readonly string[]): Record<string, number> {
+function countBy(names: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
   return counts;

@@ -2,7 +2,7 @@ import type { Judgement } from './referee.ts';
 import type { Recovery } from './observe.ts';
 import type { ChaosOptions } from './options.ts';
 
-export type Verdict = 'pass' | 'fail' | 'unknown';
+type Verdict = 'pass' | 'fail' | 'unknown';
 
 /** After a worker's kill everything it had in flight is settled within this. */
 const RECOVERY_BAR_MS = 25_000;

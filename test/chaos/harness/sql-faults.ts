@@ -159,9 +159,9 @@ async function serialization({ session, untilMet }: Scene): Promise<void> {
   await session.query(`alter system set default_transaction_isolation = 'repeatable read'`);
   await session.query('select pg_reload_conf()');
   await session.query(`set default_transaction_isolation = 'read committed'`);
-  let over = false;
+  const over = new AbortController();
   const touch = (async () => {
-    while (!over) {
+    while (!over.signal.aborted) {
       await session.query('begin');
       await session.query(`update billing_charges set updated_at = updated_at
         where state in ('claimed', 'sent', 'indeterminate')`);
@@ -173,7 +173,7 @@ async function serialization({ session, untilMet }: Scene): Promise<void> {
   try {
     await Promise.race([untilMet(), touch]);
   } finally {
-    over = true;
+    over.abort();
     await touch;
   }
   await session.query('alter system reset default_transaction_isolation');

@@ -172,7 +172,7 @@ export async function startWorld(home: Home, options: WorldOptions): Promise<Wor
     connection: { address: temporal.address },
     namespace: 'default',
   });
-  home.onClose(() => client.close());
+  // Not closed: a call that is retried on a closed channel would end the process, which ends anyway.
   const serverPort = await anyFreePort();
   const specs = [1, 2].map((number) => workerSpec(`worker-${number}`, partEnv));
   const world: World = {
