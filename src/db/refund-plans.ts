@@ -4,8 +4,6 @@ import { writeAuditEntry } from './audit-log.ts';
 import type { Db } from './database.ts';
 import type { RefundKind, RefundState } from './schema.ts';
 
-export type { RefundKind, RefundState };
-
 /** A charge to give back, as it was found. */
 export interface LineToPlan {
   readonly kind: RefundKind;

@@ -1,7 +1,7 @@
 import type { ListedCharge } from '../payments/refund-gateway.ts';
 import { labelCharge, type LabelledCharge, type LabelRules, type MadeBy } from './charge-label.ts';
 
-export interface FoundCharge {
+interface FoundCharge {
   readonly chargeId: string;
   readonly paymentIntentId: string | null;
   readonly created: number;

@@ -1,7 +1,11 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import { sql } from 'kysely';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Client } from 'pg';
+import { temporalPlace } from '../../src/client/temporal-place.ts';
 import { registerEnvironment } from '../../src/cli/commands/environment.ts';
 import { adoptEnvironment } from '../../src/db/adopt-environment.ts';
 import { openDatabase, type Database } from '../../src/db/database.ts';
@@ -259,12 +263,19 @@ describe('adopting', () => {
 describe('a worker and its Temporal', () => {
   let first: TestWorkflowEnvironment;
   let second: TestWorkflowEnvironment;
+  let folder: string;
 
   beforeAll(async () => {
-    [first, second] = await Promise.all([startQuietDevServer(), startQuietDevServer()]);
+    folder = await mkdtemp(path.join(tmpdir(), 'chargeonce-environment-'));
+    const dbFilename = path.join(folder, 'temporal.db');
+    [first, second] = await Promise.all([
+      startQuietDevServer({ dbFilename }),
+      startQuietDevServer(),
+    ]);
   });
   afterAll(async () => {
     await Promise.all([first.teardown(), second.teardown()]);
+    await rm(folder, { recursive: true, force: true });
   });
 
   it('bind each other: another Temporal of the same name is refused until it is adopted, and then the first one is', async () => {
@@ -302,5 +313,26 @@ describe('a worker and its Temporal', () => {
     await there.close();
     await expect(startStack(first, at)).rejects.toThrow('temporal namespace id');
     await simulator.close();
+  });
+
+  it('stay bound when the dev server starts again from its file', async () => {
+    const placeOf = (env: TestWorkflowEnvironment) =>
+      temporalPlace(env.connection.workflowService, 'default');
+    const before = await placeOf(first);
+    await first.teardown();
+    first = await startQuietDevServer({ dbFilename: path.join(folder, 'temporal.db') });
+    expect(await placeOf(first)).toEqual(before);
+    expect(before.namespaceId).not.toBe((await placeOf(second)).namespaceId);
+  });
+
+  it('fall back to the name of the namespace only where the id may not be asked for', async () => {
+    const failing = (code: number) => ({
+      describeNamespace: () => Promise.reject(Object.assign(new Error('refused'), { code })),
+    });
+    expect(await temporalPlace(failing(7), 'billing')).toEqual({
+      namespace: 'billing',
+      namespaceId: null,
+    });
+    await expect(temporalPlace(failing(14), 'billing')).rejects.toThrow('refused');
   });
 });

@@ -23,7 +23,7 @@ import {
 const FOREVER = { createdGte: 0, createdLt: 4_000_000_000 };
 
 /** Refunds on the engine's database and simulator; `close` ends its sockets. */
-export interface RefundBench {
+interface RefundBench {
   readonly deps: RefundDeps;
   with(parts: Partial<RefundDeps>): RefundDeps;
   /** What `chargeonce duplicates` finds now. */
