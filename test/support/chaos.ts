@@ -97,6 +97,8 @@ export async function startTemporal(options: {
   readonly file?: string;
   /** a bare server, as somebody else would run it: without our search attributes */
   readonly bare?: boolean;
+  /** further flags of `temporal server start-dev` */
+  readonly flags?: readonly string[];
 }): Promise<TemporalProcess> {
   const executable = await temporalBinary('temporal');
   const [port, uiPort, metricsPort] = [
@@ -109,6 +111,7 @@ export async function startTemporal(options: {
     ...`--port ${port} --ui-port ${uiPort} --metrics-port ${metricsPort}`.split(' '),
     ...(options.file === undefined ? [] : ['--db-filename', options.file]),
     ...(options.bare === true ? [] : devServerFlags()),
+    ...(options.flags ?? []),
   ];
   const address = `127.0.0.1:${port}`;
   let server: TestProcess;

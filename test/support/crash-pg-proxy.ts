@@ -2,13 +2,15 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 
 /** What the proxy saw. A fault that never fired proves nothing. */
-export interface PostgresProxyStats {
+interface PostgresProxyStats {
   /** statements, or transactions, that were answered or whose answer was dropped */
   readonly exchanges: number;
   /** of these, the ones that wrote and were committed by the server */
   readonly commits: number;
   /** committed by the server, and the answer never reached the client */
   readonly dropped: number;
+  /** connections that broke or were refused at the server's end */
+  readonly refused: number;
 }
 
 export interface PostgresProxy {
@@ -48,7 +50,7 @@ export async function startPostgresProxy(options: {
 }): Promise<PostgresProxy> {
   const orders: Order[] = [];
   const sockets = new Set<Socket>();
-  const stats = { exchanges: 0, commits: 0, dropped: 0 };
+  const stats = { exchanges: 0, commits: 0, dropped: 0, refused: 0 };
   let luck: { readonly rng: () => number; readonly probability: number } | null = null;
 
   /** Decides over one exchange that the server has finished outside any transaction. */
@@ -66,6 +68,7 @@ export async function startPostgresProxy(options: {
 
   const server = createServer((client) => {
     const upstream = connect(options.upstreamPort, '127.0.0.1');
+    upstream.once('error', () => (stats.refused += 1));
     join({ client, upstream, losesAnswer });
     for (const socket of [client, upstream]) {
       sockets.add(socket);
