@@ -52,6 +52,18 @@ describe('billingRun', () => {
     expect(world.count('claimSlot', 'c0002')).toBe(3);
   });
 
+  it('goes on with the others when more customers fail than have room at once', async () => {
+    const { world, run } = bench.world(people(52));
+    world.pauses = [];
+    world.before = (name) => {
+      if (name === 'claimSlot') throw ApplicationFailure.nonRetryable('no row', 'InvariantBroken');
+    };
+    const handle = await bench.start(run);
+    // A window of 50: a failed customer that kept its place would keep the last two out.
+    await expect.poll(() => world.count('claimSlot'), { timeout: 10_000 }).toBe(52);
+    expect((await handle.result()).open).toBe(52);
+  });
+
   it('pauses as RECONCILE_PAUSES says, and leaves unknown what stays unknown', async () => {
     const { world, run } = bench.world(people(2));
     world.pauses = [60_000, 300_000, 6 * 3_600_000];

@@ -1,0 +1,14 @@
+import type { Catcher } from './mutant.ts';
+
+/** Short names for the files that catch, so that a catalogue reads as a table. */
+const catcherIn =
+  (project: Catcher['project'], folder: string) =>
+  (file: string, title: string): Catcher => ({
+    project,
+    file: `test/${folder}/${file}.test.ts`,
+    title,
+  });
+
+export const unit = catcherIn('unit', 'unit');
+export const workflow = catcherIn('workflow', 'workflow');
+export const integration = catcherIn('integration', 'integration');
