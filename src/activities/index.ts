@@ -56,7 +56,10 @@ export function createBillingActivities(deps: ActivityDeps) {
     decideRerun: (order: RerunOrder): Promise<RerunAnswer> =>
       withFailures(() => decideRerun(deps, order)),
     listSweep: (page: SweepPage): Promise<readonly SweepSlot[]> =>
-      beating(() => listSweepSlots(deps.db, page)),
+      beating(async () => {
+        await deps.requireEnvironment();
+        return listSweepSlots(deps.db, page);
+      }),
     noteSweep: (report: SweepReport): Promise<void> => beating(() => insertSweep(deps.db, report)),
     purge: (): Promise<PurgeReport> => beating(() => purge(deps)),
     logOrder: (

@@ -62,6 +62,7 @@ export async function listOpen(
   run: RunRef,
   page: { readonly after: string; readonly limit: number },
 ): Promise<readonly CustomerId[]> {
+  await deps.requireEnvironment();
   return listOpenSlots(deps.db, run, page);
 }
 

@@ -48,7 +48,8 @@ export async function executeAndReport(
   }
   if (open.length > 0) {
     const sums = describeSums(sumsOf(open));
-    output.note(`plan ${planId}: ${open.length} refunds, ${sums}, in ${deps.mode} mode`);
+    const count = open.length === 1 ? '1 refund' : `${open.length} refunds`;
+    output.note(`plan ${planId}: ${count}, ${sums}, in ${deps.mode} mode`);
     if (!order.yes && !(await confirmed(output, `Give back ${sums}?`))) {
       output.line('nothing was sent');
       output.result({ plan: planId, executed: false });

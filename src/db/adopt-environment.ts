@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { writeAuditEntry } from './audit-log.ts';
 import type { Db } from './database.ts';
 import {
-  describe,
+  auditDetails,
   differencesOf,
   readDatabasePlace,
   readEnvironment,
@@ -50,7 +50,10 @@ export async function adoptEnvironment(
       actor: order.operator,
       action: 'environment.adopted',
       reason: order.reason,
-      details: { ...describe(bound, 'old.'), ...describe({ ...wanted, database: here }, 'new.') },
+      details: {
+        ...auditDetails(bound, 'old.'),
+        ...auditDetails({ ...wanted, database: here }, 'new.'),
+      },
     });
     return { kind: 'adopted', differences };
   });

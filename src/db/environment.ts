@@ -124,7 +124,7 @@ export async function ensureEnvironment(db: Db, wanted: WantedEnvironment): Prom
     await writeAuditEntry(trx, {
       actor: 'setup',
       action: 'environment.bound',
-      details: describe({ ...wanted, database: here }),
+      details: auditDetails({ ...wanted, database: here }),
     });
   });
 }
@@ -193,7 +193,7 @@ export async function writeBinding(
 }
 
 /** An environment as the audit log keeps it, flat. */
-export function describe(
+export function auditDetails(
   environment: PresentEnvironment,
   prefix = '',
 ): Record<string, string | number | boolean | null> {

@@ -93,7 +93,7 @@ describe('chargeonce duplicates', () => {
     expect(refused.stderr).toContain('--reason');
     const unasked = await command(['--execute', plan, '--reason', 'x']);
     expect(unasked.code).toBe(2);
-    expect(unasked.stderr).toContain('1 refunds, 7.00 USD');
+    expect(unasked.stderr).toContain('1 refund, 7.00 USD');
     expect((await stripe.refunds.list({ charge: extra })).data).toEqual([]);
 
     const executed = await command(['--execute', plan, ...ORDER]);
