@@ -14,6 +14,8 @@ import { defaultOperator, withSession, type Session, type Shell } from '../shell
 
 /** Rows on the screen; --json and the plan have all of them. */
 const SHOWN = 50;
+/** Where nobody watches, a long list says now and then that it goes on. */
+const NOTE_EVERY = 10_000;
 const EVERY = ['year', 'month', 'week', 'day'] as const;
 
 interface FindOptions {
@@ -95,7 +97,7 @@ async function findAndReport(
     periodKey: options.periodMetadataKey,
     customerKey: options.customerMetadataKey,
   });
-  await readCharges(session, deps, { range, collection });
+  await readCharges(session, deps, { range, collection, interrupted: shell.interrupted });
   const found = await findWithSlots(deps, collection.all());
   const { duplicates } = found;
   const plan = options.plan === true ? await planRefunds(deps, duplicates, options.operator) : null;
@@ -125,9 +127,13 @@ async function findAndReport(
 async function readCharges(
   { output }: Session,
   deps: RefundDeps,
-  into: { readonly range: DuplicatesRange; readonly collection: ChargeCollection },
+  into: {
+    readonly range: DuplicatesRange;
+    readonly collection: ChargeCollection;
+    readonly interrupted: AbortSignal;
+  },
 ): Promise<void> {
-  const { range, collection } = into;
+  const { range, collection, interrupted } = into;
   let read = 0;
   try {
     const bounds = {
@@ -135,9 +141,19 @@ async function readCharges(
       createdLt: Math.ceil(range.toMs / 1000),
     };
     for await (const page of deps.refunds.listCharges(bounds)) {
+      if (interrupted.aborted) {
+        throw new CommandError(
+          EXIT.interrupted,
+          `interrupted after ${read} charges: nothing was decided`,
+        );
+      }
       for (const charge of page) collection.add(charge);
+      const noted = Math.floor(read / NOTE_EVERY);
       read += page.length;
       output.redraw(`reading charges: ${read}`);
+      if (!output.interactive && Math.floor(read / NOTE_EVERY) > noted) {
+        output.note(`· ${read} charges read`);
+      }
     }
   } catch (error) {
     if (!(error instanceof LookupFailed)) throw error;
