@@ -7,7 +7,7 @@ import type {
 import { FAILURES } from '../domain/failures.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import { noteAbsence } from '../db/absence.ts';
-import { noteUnknown } from '../db/reviews.ts';
+import { noteUnknown, reopenReviewed } from '../db/reviews.ts';
 import type { ChargeFacts } from '../db/sends.ts';
 import { LookupFailed, type PaymentIntentFacts } from '../payments/gateway.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -36,7 +36,11 @@ export async function reconcile(deps: ActivityDeps, order: ChargeOrder): Promise
   const facts = await readFacts(deps, order);
   const known = settledBefore(facts, order.generation);
   if (known !== null) return { kind: 'settled', charge: known };
-  return ask(deps, facts, 'mayOpen');
+  const answer = await ask(deps, facts, 'mayOpen');
+  if (answer.kind === 'resumable' && facts.state === 'in_review') {
+    await reopenReviewed(deps.db, order, answer.generation);
+  }
+  return answer;
 }
 
 /**

@@ -52,3 +52,21 @@ export async function noteUnknown(
     SELECT state FROM slot`.execute(db);
   return rows[0]?.state ?? null;
 }
+
+/**
+ * Takes a slot back from review, because Stripe has shown at last that its key may be sent. Twice: the
+ * second finds it claimed, or sent by whoever was faster, and changes nothing.
+ */
+export async function reopenReviewed(db: Db, slot: SlotRef, generation: number): Promise<void> {
+  await sql`
+    WITH slot AS (
+      UPDATE billing_charges SET state = 'claimed', reason = NULL, advice = NULL, updated_at = now()
+      WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
+        AND generation = ${generation} AND state = 'in_review'
+      RETURNING 1
+    )
+    INSERT INTO audit_log (actor, action, namespace, period, customer_id, reason, details)
+    SELECT 'run', 'slot.reopened', ${slot.namespace}, ${slot.period}, ${slot.customerId},
+      'Stripe shows that the key may be sent', jsonb_build_object('generation', ${generation}::integer)
+    FROM slot`.execute(db);
+}

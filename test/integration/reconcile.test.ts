@@ -273,6 +273,24 @@ describe('an outcome that stays unknown', () => {
     expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
   });
 
+  it('is charged once, with no operator, when Stripe shows after 80 h that the confirm was never sent', async () => {
+    const slot = await claimed();
+    faults({ endpoint: 'payment_intents.create', kind: 'actThenDrop', rate: 1 });
+    await attend(engine.deps, slot, 1);
+    engine.simulator.setFaults(undefined);
+    await ageSends(engine.db, slot, '80 hours');
+    const gateway = gatewayWith(engine.deps.gateway, {
+      listPaymentIntents: () =>
+        Promise.reject(new LookupFailed('down', { status: 503, cause: null })),
+    });
+    await expect(asked(slot, engine.with({ gateway }))).rejects.toThrow('down');
+    expect(await readSlot(engine.db, slot)).toMatchObject({ state: 'in_review' });
+    expect(await attend(engine.deps, slot)).toBe('charged');
+    expect(await readSlot(engine.db, slot)).toMatchObject({ generation: 1 });
+    expect(intentsOf(slot)).toBe(1);
+    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
+  });
+
   it('stays indeterminate before 72 h', async () => {
     const slot = await lostLongAgo('confirm', '71 hours');
     const slow = engine.with({ absenceQuietMs: HOUR });
