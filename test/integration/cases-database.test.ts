@@ -2,7 +2,10 @@ import { Readable } from 'node:stream';
 import { sql } from 'kysely';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { charge } from '../../src/activities/charge.ts';
+import { claimSlot } from '../../src/activities/claim-slot.ts';
 import { freezeGeneration } from '../../src/activities/frozen.ts';
+import { purge } from '../../src/activities/purge.ts';
 import { listShard } from '../../src/activities/run.ts';
 import { acceptRerun } from '../../src/db/reruns.ts';
 import { planRun, readRun } from '../../src/db/runs.ts';
@@ -10,12 +13,14 @@ import { insertClaim } from '../../src/db/slots.ts';
 import type { RunRef, SlotRef } from '../../src/domain/ids.ts';
 import { importCustomers } from '../../src/import/import-customers.ts';
 import {
+  ageSends,
   attend,
   chargesOf,
   insertCustomers,
   readSlot,
   refusedBy,
   runRef,
+  setFaults,
   slotRef,
   startEngine,
   type Engine,
@@ -185,6 +190,38 @@ describe('a run that is cut off', () => {
       expect(engine.simulator.ledger({ period: run.period }).entries).toHaveLength(slots.length);
     },
   );
+});
+
+describe('a purge', () => {
+  it('C4: 25 h later leaves a slot in progress, its keys and its sends as they are', async () => {
+    const slot = slotRef('m00', await planned());
+    setFaults(engine.simulator, {
+      endpoint: 'payment_intents.create',
+      kind: 'status503',
+      limit: 1,
+    });
+    await claimSlot(engine.deps, slot);
+    const lost = charge(engine.deps, { ...slot, generation: 1 }, 1);
+    await expect(lost).rejects.toMatchObject({ type: 'ChargeIndeterminate' });
+    engine.simulator.setFaults(undefined);
+    await ageSends(engine.db, slot, '25 hours');
+    const kept = async () => {
+      const { rows } = await sql`
+        SELECT s.*, g.*, a.* FROM billing_charges s
+          JOIN charge_generations g USING (namespace, period, customer_id)
+          LEFT JOIN charge_attempts a ON a.idempotency_key = g.idempotency_key
+        WHERE s.period = ${slot.period} ORDER BY g.operation`.execute(engine.db);
+      return rows;
+    };
+    const before = await kept();
+    expect(before).toHaveLength(2);
+    await purge(engine.deps);
+    expect(await kept()).toEqual(before);
+    for (const table of ['billing_charges', 'charge_generations', 'charge_attempts']) {
+      const deleted = sql`DELETE FROM ${sql.table(table)}`.execute(engine.db);
+      await expect(deleted).rejects.toMatchObject({ code: expect.stringMatching(/^23/) });
+    }
+  });
 });
 
 describe('a list that changes while it is worked through', () => {
