@@ -50,8 +50,6 @@ const startedAt = performance.now();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => void stopAll().finally(() => leave(130)));
 }
-process.exitCode = await main();
-
 async function main(): Promise<number> {
   const { simulate } = options;
   const mutants = MUTANTS.filter(
@@ -245,3 +243,5 @@ function jobs(text: string): number {
   if (Number.isInteger(wanted) && wanted >= 1 && wanted <= MAX_JOBS) return wanted;
   throw new InvalidArgumentError(`1 to ${MAX_JOBS}`);
 }
+
+process.exitCode = await main();

@@ -76,10 +76,7 @@ export const KEYS_AND_SENDS: readonly Mutant[] = [
         replace: 'idempotencyKey: `${key}-${sending.attempt.attemptId}`,',
       },
     ],
-    catcher: integration(
-      'charge-lost-replies',
-      'finds a PaymentIntent whose reply was lost by its metadata, and sends the same bytes again',
-    ),
+    catcher: integration('charge-refusals', 'keeps the key when an object is locked three times'),
   },
   {
     id: 'M4',
@@ -193,6 +190,7 @@ export const KEYS_AND_SENDS: readonly Mutant[] = [
       'charge-lost-replies',
       'records both sends, each with its own attempt id, when the SDK sends again by itself',
     ),
+    stoppedBy: 'answer_has_an_attempt',
   },
   {
     id: 'window-off',

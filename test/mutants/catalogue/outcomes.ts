@@ -127,6 +127,7 @@ export const OUTCOMES: readonly Mutant[] = [
       'charge-refusals',
       'does not take the success of another PaymentIntent for this one',
     ),
+    stoppedBy: 'charge_pays_one_slot',
   },
   {
     id: 'M13',

@@ -1,4 +1,4 @@
-import { integration } from '../catchers.ts';
+import { integration, unit } from '../catchers.ts';
 import type { Mutant } from '../mutant.ts';
 
 /** Finding out what became of a send. */
@@ -128,11 +128,7 @@ export const UNKNOWN: readonly Mutant[] = [
         replace: 'if (after !== null || !list.has_more) return found;',
       },
     ],
-    catcher: {
-      project: 'unit',
-      file: 'test/unit/key-guard.test.ts',
-      title: 'reads every page of the list, and never asks Search',
-    },
+    catcher: unit('key-guard', 'reads every page of the list, and never asks Search'),
   },
   {
     id: 'spent-key',

@@ -129,7 +129,7 @@ import { recordOutcome } from '../../db/record.ts';`,
     ),
   },
   {
-    id: 'event-of-another',
+    id: 'event-success',
     bug: 'a success event is passed over when the slot says declined',
     edits: [
       {
