@@ -52,8 +52,9 @@ export class EnvironmentMismatch extends Error {
   override readonly name = 'EnvironmentMismatch';
   readonly differences: readonly EnvironmentDifference[];
 
-  constructor(bound: BoundEnvironment, differences: readonly EnvironmentDifference[]) {
-    super(explain(bound, differences));
+  constructor(bound: BoundEnvironment, here: PresentEnvironment) {
+    const differences = differencesOf(bound, here);
+    super(explain(bound, here, differences));
     this.differences = differences;
   }
 }
@@ -210,21 +211,25 @@ export function auditDetails(
 }
 
 function refuseOther(bound: BoundEnvironment, here: PresentEnvironment): void {
-  const differences = differencesOf(bound, here);
-  if (differences.length > 0) throw new EnvironmentMismatch(bound, differences);
+  if (differencesOf(bound, here).length > 0) throw new EnvironmentMismatch(bound, here);
 }
 
 function modeOf({ liveMode }: StripeEnvironment): 'live' | 'test' {
   return liveMode ? 'live' : 'test';
 }
 
-function explain(bound: BoundEnvironment, differences: readonly EnvironmentDifference[]): string {
+function explain(
+  bound: BoundEnvironment,
+  present: PresentEnvironment,
+  differences: readonly EnvironmentDifference[],
+): string {
   const list = differences
     .map(({ what, bound: was, here }) => `${what}: bound to ${was}, here it is ${here}`)
     .join('; ');
   if (differences.some(({ what }) => what.startsWith('stripe'))) {
     return (
-      `this database belongs to Stripe account ${bound.account} in ${modeOf(bound)} mode (${list}). ` +
+      `this database belongs to Stripe account ${bound.account} in ${modeOf(bound)} mode, ` +
+      `but STRIPE_API_KEY is for ${present.account} in ${modeOf(present)} mode. ` +
       'Use the key of that account, or a database of its own for this one (DATABASE_URL or CHARGEONCE_HOME)'
     );
   }
