@@ -21,7 +21,8 @@ export type Actor = (stage: Stage) => Promise<void>;
 
 /** Past the heartbeat time-out of ten seconds, so that others have taken over when it wakes. */
 const FREEZE_MS = [12_000, 14_000] as const;
-const FIRST_FREEZE_MS = [4_000, 6_000] as const;
+/** After the first kill: it needs both. */
+const FIRST_FREEZE_MS = [12_000, 15_000] as const;
 const ROLL_AFTER_MS = [1_000, 4_000] as const;
 const FREEZE_AFTER_MS = [6_000, 15_000] as const;
 const WORKERS_BUSY_MS = 300;
@@ -39,7 +40,12 @@ export const killWorkers: Actor = async ({ world, options, fired, signal }) => {
     await pause(luck.between(options.workerKillMs) + headStartMs, signal);
     headStartMs = 0;
     if (signal.aborted) return;
-    if ((await world.workers.kill(Math.floor(luck.next() * 2))) !== null) fired.add('worker.kill9');
+    const index = Math.floor(luck.next() * 2);
+    // Whoever is alone is left to work; the next chance is taken.
+    const mayKill = async () => options.killLast || world.workers.ready > 1;
+    await eventually(mayKill, { timeoutMs: options.faultMs, pollMs: 50, signal });
+    if (signal.aborted) return;
+    if ((await world.workers.kill(index)) !== null) fired.add('worker.kill9');
   }
 };
 

@@ -127,6 +127,7 @@ export async function runChaos(options: ChaosOptions, deps: ChaosDeps): Promise<
     commits: commits.commits,
     commitsLost: commits.dropped,
     calmRecoveryMs,
+    settledUnderFaults: seen.settledUnderFaults,
     recovery: await recoveryOf(world, blows),
     zombies: await zombies(world, blows),
     webhooks: await webhookResults(world),
@@ -138,6 +139,7 @@ export async function runChaos(options: ChaosOptions, deps: ChaosDeps): Promise<
 }
 
 interface PhaseSeen {
+  readonly settledUnderFaults: number;
   readonly fired: Tally;
   readonly states: Map<string, number>;
   readonly log: PostgresLog;
@@ -160,6 +162,7 @@ async function faultPhase(
   const luck = new Luck(options.seed, 'commits');
   const droppedBefore = world.proxy.stats().dropped;
   world.proxy.dropRandomly({ rng: () => luck.next(), probability: options.commitLoss });
+  const before = await standing(world);
   const states = watchStates(world, phase);
   const telling = tellProgress(world, { fired, note, signal: phase });
   const timing = endInTime(stage, over);
@@ -170,9 +173,10 @@ async function faultPhase(
     await Promise.all([telling, timing]);
   }
   const seen = await states;
+  const after = await standing(world);
   fired.add('postgres.commitAnswerLost', world.proxy.stats().dropped - droppedBefore);
   for (const [kind, count] of await world.stripe.faultsFired()) fired.add(`stripe.${kind}`, count);
-  return { fired, states: seen, log };
+  return { fired, states: seen, log, settledUnderFaults: after.settled - before.settled };
 }
 
 /** Ends the phase when its time is over and every kind has been seen that can be made to come; late at most by so much. */

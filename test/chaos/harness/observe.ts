@@ -155,9 +155,10 @@ export async function calmKill(world: World, signal: AbortSignal): Promise<numbe
   }, limit);
   const blow = await world.workers.killByName(victim);
   if (blow === null) return null;
-  await world.client.pause(world.run, CALM);
   const held = (await inFlight(world)).filter(({ worker }) => worker === blow.worker);
   const ids = held.map(({ customer_id }) => customer_id);
+  // Its answer may have to wait for the killed worker's successor, like all the rest.
+  const paused = world.client.pause(world.run, CALM).catch(() => {});
   const settled = await eventually(async () => {
     const rows = await world.query(
       `select 1 from billing_charges where customer_id = any ($1::text[])
@@ -168,6 +169,7 @@ export async function calmKill(world: World, signal: AbortSignal): Promise<numbe
   }, limit);
   const recoveryMs = Date.now() - blow.until.getTime();
   await eventually(async () => world.workers.ready === 2, limit);
+  await paused;
   await world.client.resume(world.run, CALM);
   // The faults begin when charges are under way again.
   await eventually(async () => (await inFlight(world)).length >= IN_FLIGHT, limit);

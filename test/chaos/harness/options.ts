@@ -14,6 +14,8 @@ export interface ChaosOptions {
   readonly workerKillMs: readonly [number, number];
   readonly postgresCrashMs: readonly [number, number];
   readonly temporalKillMs: readonly [number, number];
+  /** also the last worker that is up is killed; else one is left to work */
+  readonly killLast: boolean;
   /** share of commits whose answer is lost */
   readonly commitLoss: number;
   readonly json: boolean;
@@ -93,7 +95,8 @@ export function readOptions(argv: readonly string[]): ChaosOptions {
     workerKillMs: defaults.workerKillMs,
     postgresCrashMs: defaults.postgresCrashMs,
     temporalKillMs: defaults.temporalKillMs,
-    commitLoss: 0.05,
+    killLast: given.profile === 'long',
+    commitLoss: 0.08,
     json: given.json === true,
     keep: given.keep === true,
   };

@@ -23,6 +23,8 @@ export interface Seen {
   readonly commits: number;
   readonly commitsLost: number;
   readonly calmRecoveryMs: number | null;
+  /** customers who were settled while all the faults were on */
+  readonly settledUnderFaults: number;
   readonly recovery: Recovery;
   readonly zombies: number;
   /** results of the provider's events */
@@ -114,6 +116,7 @@ export function toText(result: ChaosResult): string {
     ...reasons.map((reason) => `  - ${reason}`),
     '',
     `charged twice ${judgement.doubleCharged} · lost ${judgement.lost} · ${pairs(judgement.outcomes)}`,
+    `settled while the faults were on: ${seen.settledUnderFaults} of ${seen.options.customers}`,
     `faults that took effect: ${sum(seen.faults)}`,
     ...Object.entries(seen.faults).map(([name, count]) => `  ${name.padEnd(30)} ${count}`),
     `calls ${judgement.requests}, answer lost after the effect ${judgement.repliesLost} (${share(judgement.repliesLost, judgement.requests)})`,

@@ -30,8 +30,9 @@ export class Workers {
     return this.#all.reduce((sum, { unasked }) => sum + unasked, 0);
   }
 
+  /** How many are up and at work. */
   get ready(): number {
-    return this.#all.filter((worker) => worker.ready).length;
+    return this.#all.filter((worker) => worker.ready && !worker.busy).length;
   }
 
   /** How long a worker takes from its start until it polls, in the middle of all this. */
