@@ -28,11 +28,7 @@ export interface StripeEventFacts {
   readonly slot: SlotRef | null;
 }
 
-type WebhookRefusal =
-  | 'no_signature'
-  | 'stale_signature'
-  | 'wrong_signature'
-  | 'not_an_event';
+type WebhookRefusal = 'no_signature' | 'stale_signature' | 'wrong_signature' | 'not_an_event';
 
 export type WebhookReading =
   | { readonly kind: 'event'; readonly event: StripeEventFacts }
