@@ -23,17 +23,32 @@ import type { Shell } from './cli/shell.ts';
 import { ConfigError } from './config.ts';
 import { VERSION } from './version.ts';
 
+/** A second signal this soon after the first one is the same one. */
+const SAME_PRESS_MS = 1_000;
+
 /** Parses the arguments, runs the command, and returns the exit code. */
 async function main(argv: readonly string[]): Promise<ExitCode> {
   const interrupt = new AbortController();
+  const shell: Shell = {
+    env: process.env,
+    interrupted: interrupt.signal,
+    exitCode: EXIT.ok,
+  };
+  let askedAt = 0;
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => {
-      // Asked twice: leave at once. Embedded parts end with the connection that this process held.
-      if (interrupt.signal.aborted) process.exit(EXIT.interrupted);
-      interrupt.abort();
+      if (!interrupt.signal.aborted) {
+        askedAt = performance.now();
+        interrupt.abort();
+        return;
+      }
+      // npm and shells pass on a signal that the whole process group has had already: one press, not two.
+      if (performance.now() - askedAt < SAME_PRESS_MS) return;
+      // Embedded parts end with the connection that this process held.
+      process.stderr.write(`${signal} again: leaving at once. ${shell.lastWords ?? ''}\n`);
+      process.exit(EXIT.interrupted);
     });
   }
-  const shell: Shell = { env: process.env, interrupted: interrupt.signal, exitCode: EXIT.ok };
   const program = buildProgram(shell);
   try {
     await program.parseAsync([...argv]);

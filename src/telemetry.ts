@@ -15,6 +15,8 @@ export interface TelemetryOptions {
 export function installTelemetry(options: TelemetryOptions): Logger {
   const logger = createLogger(options.level);
   Runtime.install({
+    // Left to itself the SDK stops every worker of the process at the first signal, in no order.
+    shutdownSignals: [],
     logger: new DefaultLogger(LEVELS[options.level], (entry) => forward(logger, entry)),
     ...(options.metricsPort === undefined
       ? {}

@@ -1,6 +1,7 @@
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Config } from '../config.ts';
+import { SHUTDOWN_GRACE_MS } from '../domain/timeouts.ts';
 import type { ProcessRequest } from '../embedded/stack.ts';
 import type { Platform } from './platform.ts';
 import { webhookSecretsOf } from './simulator-webhooks.ts';
@@ -56,8 +57,8 @@ export function workerPart(from: {
     args: [...workerNodeFlags(platform.config.MAX_CACHED_WORKFLOWS), CLI, 'worker'],
     env: { ...workerEnv(platform, from.env), ...from.extra },
     ready: { kind: 'stdout-line', pattern: WORKER_READY_LINE, timeoutMs: 60_000 },
-    // Above the grace in which a stopping worker finishes its charges.
-    stopTimeoutMs: 45_000,
+    // Above the grace in which a stopping worker finishes its charges, and what follows the last of them.
+    stopTimeoutMs: SHUTDOWN_GRACE_MS + 15_000,
   };
 }
 

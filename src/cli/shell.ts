@@ -12,6 +12,8 @@ export interface Shell {
   readonly env: NodeJS.ProcessEnv;
   /** aborted by Ctrl-C or SIGTERM */
   readonly interrupted: AbortSignal;
+  /** said when the process is asked a second time and leaves at once: what that cuts off */
+  lastWords?: string;
   /** what the process exits with when the command returns */
   exitCode: ExitCode;
 }

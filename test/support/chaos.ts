@@ -36,6 +36,8 @@ interface TestProcess {
   kill(): Promise<void>;
   /** Waits until it ended by itself. */
   gone(): Promise<void>;
+  /** null while it runs, or when a signal ended it */
+  exitCode(): number | null;
 }
 
 const started = new Set<ChildProcess>();
@@ -76,6 +78,7 @@ function run(command: string, args: readonly string[], env: Record<string, strin
       await exitOf(child);
     },
     gone: () => exitOf(child),
+    exitCode: () => child.exitCode,
   };
 }
 
@@ -175,6 +178,7 @@ export interface World {
 export interface WorldOptions {
   readonly customers: number;
   readonly chargesPerSecond: number;
+  readonly stripeTimeoutMs?: number;
   readonly simulator?: SimulatorOptions;
   /** keep Temporal's state in memory only */
   readonly forgetful?: boolean;
@@ -218,7 +222,7 @@ export async function startWorld(options: WorldOptions): Promise<World> {
     simulator,
     run: runRef,
     query,
-    startWorker: () => startWorker(world, options.chargesPerSecond),
+    startWorker: () => startWorker(world, options),
     async startRun() {
       const client = await connect(temporal.address);
       try {
@@ -264,7 +268,7 @@ async function whyOpen(world: World): Promise<string> {
   return `the run is ${await runState(world)}: ${counts}\n${logs}`;
 }
 
-async function startWorker(world: World, chargesPerSecond: number): Promise<TestProcess> {
+async function startWorker(world: World, options: WorldOptions): Promise<TestProcess> {
   const worker = run(process.execPath, [CLI, 'worker'], {
     PATH: process.env['PATH'] ?? '',
     HOME: process.env['HOME'] ?? tmpdir(),
@@ -273,7 +277,8 @@ async function startWorker(world: World, chargesPerSecond: number): Promise<Test
     TEMPORAL_CONFIG_FILE: '/dev/null',
     STRIPE_API_KEY: 'sk_test_chaos',
     STRIPE_API_BASE: world.simulator.url,
-    CHARGES_PER_SECOND: String(chargesPerSecond),
+    CHARGES_PER_SECOND: String(options.chargesPerSecond),
+    STRIPE_TIMEOUT_MS: String(options.stripeTimeoutMs ?? 30_000),
     RECONCILE_PAUSES: '1s,1s,2s,3s,5s',
     LOG_LEVEL: 'error',
   });

@@ -2,10 +2,17 @@ import type { Command } from '@commander-js/extra-typings';
 import type { Logger } from 'pino';
 import { ensureHousekeeping } from '../../client/housekeeping-schedule.ts';
 import type { TelemetryOptions } from '../../telemetry.ts';
+import { SHUTDOWN_GRACE_MS } from '../../domain/timeouts.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { processOutput } from '../output.ts';
 import { WORKER_READY_LINE } from '../parts.ts';
 import { untilInterrupted, withSession, type Shell } from '../shell.ts';
+
+const STOPPING =
+  `stopping: charges under way finish, for at most ${SHUTDOWN_GRACE_MS / 1000} s, and no new ones are taken. ` +
+  'Ask again to leave at once';
+const CUT_OFF =
+  'Charges under way are cut off; another worker takes each of them up in about 10 s, with the same key';
 
 export function registerWorker(program: Command, shell: Shell): void {
   program
@@ -48,6 +55,8 @@ export function registerWorker(program: Command, shell: Shell): void {
         output.line(`${WORKER_READY_LINE} (pid ${process.pid}, ${config.mode} mode)`);
         output.result({ ready: true, pid: process.pid, mode: config.mode });
         await Promise.race([worker.stopped, untilInterrupted(shell)]);
+        shell.lastWords = CUT_OFF;
+        output.note(STOPPING);
         await worker.shutdown();
       });
     });
