@@ -255,6 +255,28 @@ describe('a charge that is delivered more than once', () => {
     expect(await readSlot(engine.db, slot)).toMatchObject({ generation: 1 });
     expectChargedOnce(slot);
   });
+
+  it.each([
+    ['afterClaimCommitted', 'accepted'],
+    ['afterIntentCommitted', 'inDoubt'],
+  ] as const)(
+    'I7: charges once, under one key, when a rerun is ordered just then (%s: %s)',
+    async (point, told) => {
+      const slot = fresh();
+      const answers: string[] = [];
+      const ordering = engine.with({
+        crashPoint: async (at) => {
+          if (at !== point) return;
+          answers.push(await decideRerun(replica.deps, order(slot, `i7-${point}`)));
+        },
+      });
+      const states = [await attend(ordering, slot), await attend(replica.deps, slot)];
+      expect([answers, states]).toEqual([[told], ['charged', 'charged']]);
+      expect(await readSlot(engine.db, slot)).toMatchObject({ generation: 1 });
+      expect(await postsFor(slot, 'confirm')).toHaveLength(1);
+      expectChargedOnce(slot);
+    },
+  );
 });
 
 describe('an effect whose answer is lost', () => {

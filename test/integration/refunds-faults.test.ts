@@ -25,13 +25,14 @@ describe('the reply is lost', () => {
     simulator.setFaults({ rules: [{ id: 'r', endpoint: 'refunds.create', kind, limit: 2 }] });
 
   it.each(['actThenDrop', 'actThen500'] as const)(
-    'gives back once when Stripe has executed it and answers with %s',
+    'O5: gives back once, under one key, when Stripe has executed it and answers with %s',
     async (kind) => {
       const planId = await world.plan();
       fault(kind);
       await world.execute(planId);
       expect(await world.states(planId)).toEqual(['refunded']);
       expect(await world.givenBack(world.extra)).toEqual({ refunds: 1, amount: 1500 });
+      expect(new Set(world.posts().map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1);
     },
   );
 
