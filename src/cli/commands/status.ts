@@ -2,6 +2,7 @@ import type { Command } from '@commander-js/extra-typings';
 import { listInReview } from '../../db/dossier.ts';
 import { readReasons, readRunSummary, type RunSummary } from '../../db/run-summary.ts';
 import { readLastSweep } from '../../db/sweep.ts';
+import { readWebhookCounts, type WebhookCounts } from '../../db/webhook-events.ts';
 import { runWorkflowId } from '../../domain/ids.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { bold, table, yellow } from '../output.ts';
@@ -22,6 +23,11 @@ function sweepLine(sweep: Awaited<ReturnType<typeof readLastSweep>>): string {
     `last sweep ${sweep.at.toISOString()}: looked at ${sweep.looked} of all periods, ` +
     `${sweep.settled} settled, ${sweep.leftOpen} still open`
   );
+}
+
+function inboxLine({ received, parked, oldestWaiting }: WebhookCounts): string {
+  const since = oldestWaiting === null ? '' : `, the oldest since ${oldestWaiting.toISOString()}`;
+  return `events of all periods that wait: ${received} to be processed, ${parked} for their slot${since}`;
 }
 
 export function registerStatus(program: Command, shell: Shell): void {
@@ -45,6 +51,7 @@ export function registerStatus(program: Command, shell: Shell): void {
         const reasons = await readReasons(db, run);
         const sweep = await readLastSweep(db);
         const review = await listInReview(db, run, MAX_SHOWN);
+        const events = await readWebhookCounts(db);
         const { output } = session;
         output.result({
           ...run,
@@ -53,6 +60,7 @@ export function registerStatus(program: Command, shell: Shell): void {
           reasons,
           sweep,
           review,
+          webhooks: events,
           workflowId: runWorkflowId(run),
         });
         output.line(
@@ -89,6 +97,7 @@ export function registerStatus(program: Command, shell: Shell): void {
           );
         }
         output.line(sweepLine(sweep));
+        if (events.received + events.parked > 0) output.line(inboxLine(events));
       });
     });
 }
