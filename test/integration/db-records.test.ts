@@ -43,19 +43,22 @@ describe('records', () => {
   });
 
   it('say that a slot was charged once', async () => {
-    const log = () =>
+    const log = (customer: string | null) =>
       db
         .insertInto('audit_log')
         .values({
           ...runRef(),
           actor: 'a',
           action: 'slot.charged',
-          customer_id: 'k0',
+          customer_id: customer,
+          amount_minor: 1500,
+          currency: 'usd',
           details: '{}',
         })
         .execute();
-    await log();
-    expect(await refusedBy(log())).toBe('charged_is_logged_once');
+    await log('k0');
+    expect(await refusedBy(log('k0'))).toBe('charged_is_logged_once');
+    expect(await refusedBy(log(null))).toBe('logged_charge_names_its_slot');
   });
 
   it('say who gave an order and why', async () => {
