@@ -16,6 +16,14 @@ export default defineConfig({
       { test: { name: 'unit', include: ['test/unit/**/*.test.ts'], testTimeout: 10_000 } },
       {
         test: {
+          name: 'simulation',
+          include: ['test/simulation/**/*.test.ts'],
+          testTimeout: 300_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
           name: 'workflow',
           include: ['test/workflow/**/*.test.ts'],
           testTimeout: 60_000,

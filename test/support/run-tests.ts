@@ -12,7 +12,7 @@ const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', imp
 /** Roughly the same length each. */
 const GROUPS = [
   ['unit', 'workflow', 'integration'],
-  ['chaos', 'e2e'],
+  ['simulation', 'chaos', 'e2e'],
 ];
 
 interface Report {
