@@ -52,9 +52,18 @@ async function planned() {
 describe('claimSlot', () => {
   it('G1, I5: lets one of 50 parallel claims win and tells the other 49 who has the slot', async () => {
     const slot = slotRef('alice', await planned());
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, () => claimSlot(engine.deps, slot)),
-    );
+    let arrived = 0;
+    const all = Promise.withResolvers<void>();
+    // Nobody inserts before everybody has seen the slot free, or there would be no race.
+    const together = engine.with({
+      crashPoint: async (point) => {
+        if (point !== 'beforeClaimCommits') return;
+        arrived += 1;
+        if (arrived === 50) all.resolve();
+        await all.promise;
+      },
+    });
+    const answers = await Promise.all(Array.from({ length: 50 }, () => claimSlot(together, slot)));
     expect(answers.filter((answer) => answer.kind === 'claimed')).toHaveLength(1);
     expect(answers.filter((answer) => answer.kind === 'resumed')).toHaveLength(49);
     const { n } = await engine.db

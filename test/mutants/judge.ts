@@ -24,9 +24,9 @@ export function judge(mutant: Mutant, run: CatcherRun): Verdict {
   return { caught: false, why: passed > 0 ? 'the test passed' : 'the test did not run' };
 }
 
-/** How vitest names a failed `expect`; `.rejects` and `.resolves` throw a plain Error. */
+/** How vitest names a failed `expect`; after `.rejects`, `.resolves` and `.poll` it is a plain Error. */
 const ASSERTION =
-  /^(AssertionError: |Error: promise (resolved .* instead of rejecting|rejected .* instead of resolving))/;
+  /^(AssertionError: |Error: (expected .* to |promise resolved .* instead of rejecting|promise rejected .* instead of resolving))/;
 
 function isRightFailure({ stoppedBy }: Mutant, failure: string): boolean {
   return stoppedBy === undefined ? ASSERTION.test(failure) : failure.includes(stoppedBy);

@@ -95,7 +95,6 @@ async function tryFile(mutants: readonly Mutant[], copy: ProjectCopy): Promise<v
     const why = unfit.get(mutant);
     if (why !== undefined) {
       errors.push({ id: mutant.id, why });
-      note(`${mutant.id}: ${why}`);
       continue;
     }
     await tryOne(mutant, copy, async () => {
@@ -117,6 +116,7 @@ async function findUnfit(
     const why = whyUnfit(mutant.catcher, run);
     if (why !== null) unfit.set(mutant, why);
   }
+  for (const why of unfit.values()) note(why);
   const passed = mutants.length - unfit.size;
   note(
     `${first.file}: ${passed} of ${mutants.length} pass without a bug (${run.seconds.toFixed(1)} s)`,

@@ -38,7 +38,7 @@ export const OUTCOMES: readonly Mutant[] = [
           "return { kind: 'declined', reason: 'server_error_500', advice: 'try_again_later' };",
       },
     ],
-    catcher: unit('classify', 'never ends a charge on a 409, 424, 429, 5xx or idempotency error'),
+    catcher: unit('classify', 'reads %s'),
   },
   {
     id: 'M7',

@@ -59,8 +59,8 @@ export const REFUNDS_AND_GUARDS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/db/environment.ts',
-        find: '  if (differences.length > 0) throw new EnvironmentMismatch(bound, differences);',
-        replace: '  void [EnvironmentMismatch, differences];',
+        find: 'if (differencesOf(bound, here).length > 0) throw new EnvironmentMismatch(bound, here);',
+        replace: 'void [bound, here];',
       },
     ],
     catcher: integration(
