@@ -19,6 +19,7 @@ import {
   startEngine,
   type Engine,
 } from '../support/engine.ts';
+import { meetAt } from '../support/meeting.ts';
 
 let engine: Engine;
 let period = 0;
@@ -52,18 +53,9 @@ async function planned() {
 describe('claimSlot', () => {
   it('G1, I5: lets one of 50 parallel claims win and tells the other 49 who has the slot', async () => {
     const slot = slotRef('alice', await planned());
-    let arrived = 0;
-    const all = Promise.withResolvers<void>();
-    // Nobody inserts before everybody has seen the slot free, or there would be no race.
-    const together = engine.with({
-      crashPoint: async (point) => {
-        if (point !== 'beforeClaimCommits') return;
-        arrived += 1;
-        if (arrived === 50) all.resolve();
-        await all.promise;
-      },
-    });
-    const answers = await Promise.all(Array.from({ length: 50 }, () => claimSlot(together, slot)));
+    // All have seen the slot free before the first inserts, or there would be no race.
+    const deps = engine.with({ crashPoint: meetAt('beforeClaimCommits', 50) });
+    const answers = await Promise.all(Array.from({ length: 50 }, () => claimSlot(deps, slot)));
     expect(answers.filter((answer) => answer.kind === 'claimed')).toHaveLength(1);
     expect(answers.filter((answer) => answer.kind === 'resumed')).toHaveLength(49);
     const { n } = await engine.db
