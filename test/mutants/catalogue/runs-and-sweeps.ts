@@ -24,8 +24,8 @@ export const RUNS_AND_SWEEPS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/workflows/policies.ts',
-        find: "    maximumInterval: '10 seconds',\n",
-        replace: "    maximumInterval: '10 seconds',\n    maximumAttempts: 2,\n",
+        find: "  localRetryThreshold: '5 seconds',\n  retry: {\n",
+        replace: "  localRetryThreshold: '5 seconds',\n  retry: {\n    maximumAttempts: 2,\n",
       },
       {
         file: 'src/workflows/customer-charge.ts',
