@@ -16,7 +16,7 @@ export interface Dossier {
   readonly events: readonly DossierEvent[];
 }
 
-export interface DossierEvent {
+interface DossierEvent {
   readonly at: Date;
   readonly what: string;
   readonly details: string;

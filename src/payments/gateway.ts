@@ -51,7 +51,7 @@ export type SendReply =
   | { readonly kind: 'refused'; readonly refusal: Refusal; readonly answer: AttemptAnswer }
   | { readonly kind: 'lost'; readonly reason: string; readonly answer: AttemptAnswer };
 
-export interface ListQuery {
+interface ListQuery {
   readonly customer: string;
   /** lower bound of `created`, seconds since the epoch */
   readonly createdGte: number;
