@@ -34,7 +34,7 @@ import {
 /** Well under the heartbeat time-out, so that one late beat does not count as a lost worker. */
 const HEARTBEAT_EVERY_MS = 2_500;
 
-/** Activities of the queue `billing`: Postgres only. Claim, record and the answer to a rerun are local: no heartbeats. */
+/** Activities of the queue `billing`: Postgres only. Claim and record are local, and the answer to a rerun takes milliseconds: no heartbeats. */
 export function createBillingActivities(deps: ActivityDeps) {
   return {
     claimSlot: (slot: SlotRef): Promise<ClaimAnswer> => withFailures(() => claimSlot(deps, slot)),

@@ -18,10 +18,28 @@ import {
  * Claim and record are local: no queue, one marker, half the history. They run at least once even so,
  * which the unique row and the fence make harmless. They retry until Postgres is back.
  */
-export const { claimSlot, record, decideRerun } = proxyLocalActivities<BillingActivities>({
+const local = proxyLocalActivities<BillingActivities>({
   startToCloseTimeout: '8 seconds',
   // Longer waits become timers, so that a database outage does not keep the workflow task open.
   localRetryThreshold: '5 seconds',
+  retry: {
+    initialInterval: '200 milliseconds',
+    backoffCoefficient: 2,
+    maximumInterval: '10 seconds',
+  },
+});
+export const { claimSlot, record } = local;
+
+/** How orders were decided once; only runs that began so go on with it. */
+export const decideRerunLocally = local.decideRerun;
+
+/**
+ * Not local: orders come in crowds, and several local activities that end within one workflow task are not
+ * replayed in the order in which they ended, so that the run's next worker could not go on with it.
+ */
+export const { decideRerun } = proxyActivities<BillingActivities>({
+  taskQueue: BILLING_TASK_QUEUE,
+  startToCloseTimeout: '15 seconds',
   retry: {
     initialInterval: '200 milliseconds',
     backoffCoefficient: 2,

@@ -2,6 +2,7 @@ import {
   ActivityFailure,
   ApplicationFailure,
   log,
+  patched,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
@@ -20,7 +21,14 @@ import {
   type RerunMessage,
   type ShardMode,
 } from './messages.ts';
-import { decideRerun, logOrder, readTotals, RERUN_PRIORITY, START_AGAIN } from './policies.ts';
+import {
+  decideRerun,
+  decideRerunLocally,
+  logOrder,
+  readTotals,
+  RERUN_PRIORITY,
+  START_AGAIN,
+} from './policies.ts';
 import type { RunState } from './run-state.ts';
 import { runCustomer } from './start-child.ts';
 
@@ -107,9 +115,12 @@ async function rerun(state: RunState, message: RerunMessage): Promise<RerunAnswe
   }
 }
 
+/** Marks runs whose orders are decided by a normal activity, see policies.ts. */
+const DECIDED_BY_ACTIVITY = 'rerun-decided-by-activity';
+
 async function decide(order: RerunOrder): Promise<RerunAnswer> {
   try {
-    return await decideRerun(order);
+    return await (patched(DECIDED_BY_ACTIVITY) ? decideRerun(order) : decideRerunLocally(order));
   } catch (error) {
     // The caller is told what the activity said, not that an activity failed.
     if (error instanceof ActivityFailure && error.cause instanceof ApplicationFailure)

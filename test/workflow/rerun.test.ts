@@ -1,4 +1,5 @@
 import { ApplicationFailure } from '@temporalio/common';
+import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunRef } from '../../src/domain/ids.ts';
 import {
@@ -8,7 +9,13 @@ import {
 } from '../../src/workflows/messages.ts';
 import { CHARGED, DECLINED, type FakeWorld } from '../support/fakes.ts';
 import { slotRef } from '../support/names.ts';
-import { failureOf, startBench, until, type Bench } from '../support/workflow-bench.ts';
+import {
+  failureOf,
+  startBench,
+  until,
+  workflowBundle,
+  type Bench,
+} from '../support/workflow-bench.ts';
 
 let bench: Bench;
 beforeAll(async () => {
@@ -87,6 +94,32 @@ describe('rerunCustomer', () => {
     expect(
       world.calls.filter((call) => call.name === 'charge' && call.generation === 2),
     ).toHaveLength(1);
+  });
+
+  it('I16: goes on with its next worker after a crowd of orders that ended in another order than they came', async () => {
+    const { world, handle } = await openRun();
+    const customers = ['b', 'z', 'stranger', 'a', 'b', 'stranger'];
+    const all = Promise.withResolvers<void>();
+    const ended = customers.map(() => Promise.withResolvers<void>());
+    let entered = 0;
+    world.before = async (name) => {
+      if (name !== 'decideRerun') return;
+      const mine = entered;
+      entered += 1;
+      if (entered === customers.length) all.resolve();
+      await all.promise;
+      // The last of them is decided first.
+      await ended[mine + 1]?.promise;
+      ended[mine]?.resolve();
+    };
+    await Promise.all(
+      customers.map((customer, index) =>
+        handle.executeUpdate(rerunCustomerUpdate, { args: [message(customer, `crowd-${index}`)] }),
+      ),
+    );
+    expect((await handle.result()).counts.charged).toBe(2);
+    const history = await handle.fetchHistory();
+    await Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, history);
   });
 
   it('I11: answers what is charged, unknown to us or in doubt, and reconciles only the last', async () => {
