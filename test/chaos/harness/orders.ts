@@ -49,7 +49,7 @@ export const giveOrders: Actor = async ({ world, options, fired, signal }) => {
   for (let turn = 1; ; turn += 1) {
     await pause(luck.between(ORDER_EVERY_MS), signal);
     if (signal.aborted) return;
-    if (turn % PAUSE_EVERY_TURNS === 3) {
+    if (turn % PAUSE_EVERY_TURNS === 8) {
       // What became of it is read in the audit log: an answer may be lost like any other.
       await inTime(world.client.pause(world.run, OPERATOR));
       await pause(luck.between(PAUSED_MS), signal);

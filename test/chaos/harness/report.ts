@@ -8,6 +8,8 @@ type Verdict = 'pass' | 'fail' | 'unknown';
 const RECOVERY_BAR_MS = 25_000;
 /** Of the calls, and of the commits, so many have to lose their answer after taking effect. */
 const LEAST_LOST = 0.01;
+/** Of the customers, so many have to be settled while the faults are on, or the rest only shows the healing. */
+const LEAST_UNDER_FAULTS = 0.02;
 const STATES = ['claimed', 'sent', 'charged', 'declined', 'indeterminate', 'skipped'];
 const CLAIM_ANSWERS = ['claimed', 'inDoubt', 'skipped'];
 
@@ -73,6 +75,8 @@ function missingIn(seen: Seen): string[] {
     missing.push('less than 1 % of the calls lost their answer');
   if (seen.commitsLost < seen.commits * LEAST_LOST)
     missing.push('less than 1 % of the commits lost their answer');
+  if (seen.settledUnderFaults < seen.options.customers * LEAST_UNDER_FAULTS)
+    missing.push('hardly anybody was settled while the faults were on: this machine is too busy');
   if (seen.calmRecoveryMs === null)
     missing.push('the recovery after a kill in calm was not measured');
   return missing;
