@@ -3,20 +3,8 @@
 import { thisWorkflow, type ChildOptions } from './executor.ts';
 import type { ActivityOptions } from './retry.ts';
 
-export {
-  ActivityFailure,
-  ApplicationFailure,
-  ChildWorkflowFailure,
-  TimeoutFailure,
-} from '@temporalio/common';
-export {
-  defineQuery,
-  defineSignal,
-  defineUpdate,
-  isCancellation,
-  ParentClosePolicy,
-  WorkflowIdReusePolicy,
-} from '@temporalio/workflow';
+// Whatever is not replaced below and needs a workflow around it fails when it is called.
+export * from '@temporalio/workflow';
 
 type Work = (...args: never[]) => Promise<unknown>;
 type Definition = { readonly name: string };
@@ -78,6 +66,10 @@ export function workflowInfo(): object {
 export async function continueAsNew(...args: unknown[]): Promise<never> {
   return thisWorkflow().continueAsNew(args);
 }
+
+/** Every history of the simulation is new. */
+export const patched = (): boolean => true;
+export const deprecatePatch = (): void => {};
 
 /** Nobody cancels a customer's workflow in the simulation; workers and histories are lost instead. */
 export const CancellationScope = {
