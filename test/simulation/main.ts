@@ -48,6 +48,7 @@ interface Options {
   readonly hashes: boolean;
   readonly shrink: boolean;
   readonly json: boolean;
+  readonly part: boolean;
   readonly plant: string | undefined;
 }
 
@@ -77,6 +78,8 @@ function readOptions(): Options {
       hashes: { type: 'boolean', default: false },
       'no-shrink': { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
+      // of a larger run, which says how it ended
+      part: { type: 'boolean', default: false },
       plant: { type: 'string' },
       help: { type: 'boolean', default: false },
     },
@@ -98,6 +101,7 @@ function readOptions(): Options {
     hashes: values.hashes,
     shrink: !values['no-shrink'],
     json: values.json,
+    part: values.part,
     plant: values.plant,
   };
 }
@@ -192,7 +196,7 @@ async function runWorkers(of: Options): Promise<Summary> {
   const parts: Promise<Summary>[] = [];
   for (let first = 0; first < of.seeds; first += size) {
     const seeds = Math.min(size, of.seeds - first);
-    const args = ['--seed', String(of.seed + first), '--seeds', String(seeds), '--json'];
+    const args = ['--seed', String(of.seed + first), '--seeds', String(seeds), '--json', '--part'];
     if (of.stopAtFirst) args.push('--stop-at-first');
     if (of.trace) args.push('--trace');
     if (of.hashes) args.push('--hashes');
@@ -245,10 +249,12 @@ function finish(total: Summary): void {
     total.violations > 0 ? 'fail' : mustSee && missing.length > 0 ? 'unknown' : 'pass';
   const virtualDays = Math.round(total.virtualDays * 10) / 10;
   const seconds = Math.round((wallMs() - startedMs) / 1000);
-  process.stdout.write(
-    `${verdict}: ${total.seeds} seeds, ${total.violations} violations, ${virtualDays} virtual days, ` +
-      `${total.sends} sends, ${total.charges} charges, ${seconds} s\n`,
-  );
+  if (!options.part) {
+    process.stdout.write(
+      `${verdict}: ${total.seeds} seeds, ${total.violations} violations, ${virtualDays} virtual days, ` +
+        `${total.sends} sends, ${total.charges} charges, ${seconds} s\n`,
+    );
+  }
   if (mustSee && missing.length > 0) process.stdout.write(`never seen: ${missing.join(', ')}\n`);
   if (options.json) {
     const { seeds, violations, virtualDays: _exact, ...rest } = total;

@@ -118,10 +118,10 @@ const HOUR = 60 * MINUTE;
 
 /** Weights add up to 100. */
 const CARDS: readonly (readonly [number, string | null])[] = [
-  [58, 'pm_card_visa'],
+  [59, 'pm_card_visa'],
   [12, 'pm_card_chargeDeclinedInsufficientFunds'],
   [4, 'pm_card_authenticationRequired'],
-  [4, 'pm_card_chargeDeclinedDuplicateTransaction'],
+  [3, 'pm_card_chargeDeclinedDuplicateTransaction'],
   [7, 'pm_usBankAccount_success'],
   [4, 'pm_usBankAccount_insufficientFunds'],
   [5, 'pm_missing_card'],
@@ -236,8 +236,8 @@ export function planOf(seed: number): Plan {
 
 function horizonOf(lots: Lots): number {
   const at = lots.in01('horizon');
-  if (at < 0.45) return 30 * MINUTE;
-  return at < 0.75 ? 30 * HOUR : 90 * HOUR;
+  if (at < 0.5) return 30 * MINUTE;
+  return at < 0.82 ? 30 * HOUR : 90 * HOUR;
 }
 
 function customerOf(lots: Lots, id: string): PlannedCustomer {
@@ -255,7 +255,7 @@ function customerOf(lots: Lots, id: string): PlannedCustomer {
     paymentMethod,
     amountMinor: lots.chance(`${id} free`, 0.04) ? 0 : lots.int(`${id} amount`, 50, 90_000),
     currency: lots.pick(`${id} currency`, ['usd', 'eur', 'jpy']),
-    hidden: lots.chance(`${id} hidden`, 0.06),
+    hidden: lots.chance(`${id} hidden`, 0.03),
   };
 }
 
