@@ -77,7 +77,9 @@ export async function insertClaim(
     WITH claimed AS (
       INSERT INTO billing_charges (namespace, period, customer_id, state, generation, idempotency_key)
       VALUES (${slot.namespace}, ${slot.period}, ${slot.customerId}, 'claimed', 1, ${frozen.confirm.key})
-      ON CONFLICT (namespace, period, customer_id) DO NOTHING
+      -- no columns named: of two inserts at the same instant one may meet the other by its key first,
+      -- and a unique index that is not named raises an error then instead of doing nothing
+      ON CONFLICT DO NOTHING
       RETURNING namespace, period, customer_id
     ), frozen AS (
       INSERT INTO charge_generations
