@@ -261,6 +261,6 @@ function finish(total: Summary): void {
     const line = { seeds, violations, virtualDays, verdict, neverSeen: missing, ...rest };
     process.stdout.write(`${JSON.stringify(line)}\n`);
   }
-  // The database would keep the process; nothing of it is needed any more.
-  process.exit(verdict === 'pass' ? 0 : 1);
+  // The database would keep the process; nothing of it is needed once everything is written.
+  process.stdout.write('', () => process.exit(verdict === 'pass' ? 0 : 1));
 }
