@@ -5,6 +5,7 @@ import type { Mutant } from '../mutant.ts';
 export const KEYS_AND_SENDS: readonly Mutant[] = [
   {
     id: 'M1',
+    simulated: true,
     bug: 'no claim before the charge',
     edits: [
       {
@@ -35,6 +36,7 @@ export const KEYS_AND_SENDS: readonly Mutant[] = [
   },
   {
     id: 'M2',
+    simulated: true,
     bug: 'claim after the charge',
     edits: [
       {
@@ -52,6 +54,7 @@ export const KEYS_AND_SENDS: readonly Mutant[] = [
   },
   {
     id: 'M2-send',
+    simulated: true,
     bug: 'a send is not written down before it leaves',
     edits: [
       {
@@ -68,6 +71,7 @@ export const KEYS_AND_SENDS: readonly Mutant[] = [
   },
   {
     id: 'M3',
+    simulated: true,
     bug: 'a key per attempt',
     edits: [
       {

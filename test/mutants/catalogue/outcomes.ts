@@ -5,6 +5,7 @@ import type { Mutant } from '../mutant.ts';
 export const OUTCOMES: readonly Mutant[] = [
   {
     id: 'M6',
+    simulated: true,
     bug: 'a 500 treated as success',
     edits: [
       {
@@ -29,6 +30,7 @@ export const OUTCOMES: readonly Mutant[] = [
   },
   {
     id: 'M6-declined',
+    simulated: true,
     bug: 'a 500 treated as a decline',
     edits: [
       {
@@ -68,6 +70,7 @@ export const OUTCOMES: readonly Mutant[] = [
   },
   {
     id: 'M8-state',
+    simulated: true,
     bug: 'record without the fence of the state: a late decline over a charge',
     edits: [
       {
@@ -81,6 +84,7 @@ export const OUTCOMES: readonly Mutant[] = [
   },
   {
     id: 'charged-overwritten',
+    simulated: true,
     bug: 'a late decline over a charge, in the code and in the database',
     edits: [
       {
@@ -115,6 +119,7 @@ export const OUTCOMES: readonly Mutant[] = [
   },
   {
     id: 'M12-confirm',
+    simulated: true,
     bug: "a PaymentIntent's status is taken without looking whose it is",
     edits: [
       {
@@ -131,6 +136,7 @@ export const OUTCOMES: readonly Mutant[] = [
   },
   {
     id: 'M13',
+    simulated: true,
     bug: 'a time-out recorded as declined',
     edits: [
       {
