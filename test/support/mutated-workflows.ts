@@ -25,3 +25,7 @@ export async function billingTick(...args: Parameters<typeof real.billingTick>) 
   await sleep(1);
   return real.billingTick(...args);
 }
+export async function housekeeping(...args: Parameters<typeof real.housekeeping>) {
+  await sleep(1);
+  return real.housekeeping(...args);
+}

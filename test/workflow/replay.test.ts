@@ -49,7 +49,7 @@ describe('the stored histories', () => {
           ?.name ?? '',
     );
     expect([...new Set(types)].sort()).toEqual(Object.keys(workflows).sort());
-    expect(histories.length).toBeGreaterThanOrEqual(13);
+    expect(histories.length).toBeGreaterThanOrEqual(16);
   });
 
   it('I15: hold no key, no path of a machine and no stack', () => {

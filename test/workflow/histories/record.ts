@@ -55,6 +55,7 @@ it('records a history of every workflow and every way it can go', async () => {
     ['tick', tickId, 0],
     ['run', root, 0],
     ['run-late-rerun', root, 1],
+    ['run-rerun-by-activity', root, 1],
     ['shard', shardWorkflowId(run, 0), 0],
     ['settle', settleWorkflowId(run, '1'), 0],
     ['customer-charged', `${root}/paid`, 0],
