@@ -29,7 +29,7 @@ const ASSERTION =
   /^(AssertionError: |Error: (expected .* to |promise resolved .* instead of rejecting|promise rejected .* instead of resolving))/;
 
 function isRightFailure({ stoppedBy }: Mutant, failure: string): boolean {
-  return stoppedBy === undefined ? ASSERTION.test(failure) : failure.includes(stoppedBy);
+  return ASSERTION.test(failure) || (stoppedBy !== undefined && failure.includes(stoppedBy));
 }
 
 function firstLine(text: string): string {

@@ -24,8 +24,8 @@ export interface Mutant {
   readonly edits: readonly Edit[];
   readonly catcher: Catcher;
   /**
-   * the constraint that stops the bug before the catcher can assert anything: then the catcher fails with
-   * its name. Without it the catcher has to fail by an assertion of its own.
+   * words of the guard that stops the bug before the catcher can assert anything: a failure with them counts
+   * as well. Without it the catcher has to fail by an assertion of its own.
    */
   readonly stoppedBy?: string;
   /** the simulation finds it too, within a few hundred seeds */

@@ -75,8 +75,8 @@ export const OUTCOMES: readonly Mutant[] = [
     edits: [
       {
         file: 'src/db/record.ts',
-        find: "AND (state IN ('claimed', 'sent', 'indeterminate') OR",
-        replace: "AND (state IN ('claimed', 'sent', 'indeterminate', 'charged') OR",
+        find: "OR (state = 'in_review' AND ${settles})",
+        replace: "OR state = 'charged' OR (state = 'in_review' AND ${settles})",
       },
     ],
     catcher: integration('db-record', 'leaves a charged slot charged when %s comes late'),
@@ -89,8 +89,8 @@ export const OUTCOMES: readonly Mutant[] = [
     edits: [
       {
         file: 'src/db/record.ts',
-        find: "AND (state IN ('claimed', 'sent', 'indeterminate') OR",
-        replace: "AND (state IN ('claimed', 'sent', 'indeterminate', 'charged') OR",
+        find: "OR (state = 'in_review' AND ${settles})",
+        replace: "OR state = 'charged' OR (state = 'in_review' AND ${settles})",
       },
       {
         file: 'migrations/0006_absence-reviews-and-control.sql',
@@ -236,8 +236,9 @@ export const OUTCOMES: readonly Mutant[] = [
     edits: [
       {
         file: 'src/activities/reconcile.ts',
-        find: "if (found.kind === 'settled' && found.charge.result.outcome === 'charged') return found;",
-        replace: 'void found;',
+        find: `if (found.kind === 'settled' && found.charge.result.outcome === 'charged') return found;
+  return { kind: 'settled', charge: outcomeOf(facts, refused) };`,
+        replace: "return { kind: 'settled', charge: outcomeOf(facts, refused) };",
       },
     ],
     catcher: integration(
