@@ -34,6 +34,8 @@ type Reach = 'mayOpen' | 'readOnly';
  */
 export async function reconcile(deps: ActivityDeps, order: ChargeOrder): Promise<ReconcileAnswer> {
   const facts = await readFacts(deps, order);
+  // An earlier try of this activity proved the absence, and its answer was lost.
+  if (isNextOf(facts, order.generation)) return goOn(facts);
   const known = settledBefore(facts, order.generation);
   if (known !== null) return { kind: 'settled', charge: known };
   const answer = await ask(deps, facts, 'mayOpen');
@@ -45,10 +47,12 @@ export async function reconcile(deps: ActivityDeps, order: ChargeOrder): Promise
 
 /**
  * Looks at a slot, whatever its state, and sends nothing and opens nothing: what an event or the sweep of a
- * stopped run calls for. For a slot that was refused only a success is news. Twice: the same answer.
+ * stopped run calls for. For a slot that was refused, or whose key waits to be sent, only a success is news.
+ * Twice: the same answer.
  */
 export async function look(deps: ActivityDeps, slot: SlotRef): Promise<ReconcileAnswer> {
   const facts = await readFacts(deps, slot);
+  if (facts.state === 'claimed' && !facts.confirm.sentBefore) return lookUnsent(deps, facts);
   const refused = refusedBefore(facts);
   if (refused === null) {
     const known = settledBefore(facts, facts.generation);
@@ -57,6 +61,13 @@ export async function look(deps: ActivityDeps, slot: SlotRef): Promise<Reconcile
   const found = await ask(deps, facts, 'readOnly');
   if (found.kind === 'settled' && found.charge.result.outcome === 'charged') return found;
   return { kind: 'settled', charge: outcomeOf(facts, refused) };
+}
+
+/** What was not sent cannot have been refused: a refusal that Stripe shows is of an earlier generation, or not ours. */
+async function lookUnsent(deps: ActivityDeps, facts: ChargeFacts): Promise<ReconcileAnswer> {
+  const found = await ask(deps, facts, 'readOnly');
+  if (found.kind === 'settled' && found.charge.result.outcome === 'charged') return found;
+  return { kind: 'resumable', generation: facts.generation, because: 'neverSent' };
 }
 
 /** The refusal a slot stands at, or null. */
@@ -148,12 +159,19 @@ async function absence(
 /** Somebody was faster, or the answer to our own commit was lost: the slot's row says how it stands. */
 async function afterMove(deps: ActivityDeps, before: ChargeFacts): Promise<ReconcileAnswer> {
   const now = await readFacts(deps, before.slot);
-  if (now.state === 'claimed' && now.generation === before.generation + 1) {
-    return { kind: 'resumable', generation: now.generation, because: 'absent' };
-  }
+  if (isNextOf(now, before.generation)) return goOn(now);
   const known = now.generation === before.generation ? settledBefore(now, now.generation) : null;
   if (known !== null) return { kind: 'settled', charge: known };
   return { kind: 'unknown', reason: 'slot_moved_on', because: 'cannotTell' };
+}
+
+/** Whether the generation after this one is open and waits to be sent. */
+function isNextOf(facts: ChargeFacts, generation: number): boolean {
+  return facts.state === 'claimed' && facts.generation === generation + 1;
+}
+
+function goOn({ generation }: ChargeFacts): ReconcileAnswer {
+  return { kind: 'resumable', generation, because: 'absent' };
 }
 
 interface Unknown {

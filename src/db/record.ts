@@ -40,6 +40,7 @@ export async function recordOutcome(
   const closes = result.outcome !== 'indeterminate' && result.outcome !== 'blocked';
   // What a person looks at is settled by an answer of Stripe's, and by nothing less.
   const settles = closes;
+  const answered = result.outcome === 'charged' || result.outcome === 'declined';
   const { rows } = await sql<{ written: boolean }>`
     WITH slot AS (
       UPDATE billing_charges SET state = ${result.outcome}::slot_state, charge_id = ${charged?.chargeId ?? null},
@@ -47,7 +48,7 @@ export async function recordOutcome(
         settled_at = CASE WHEN ${closes} THEN now() END, updated_at = now()
       WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
         AND generation = ${outcome.generation}
-        AND (state IN ('claimed', 'sent', 'indeterminate') OR (state = 'in_review' AND ${settles})
+        AND (state IN ('sent', 'indeterminate') OR (state = 'claimed' AND NOT ${answered}) OR (state = 'in_review' AND ${settles})
           -- a success that Stripe shows is the truth, also after a refusal
           OR (state IN ('declined', 'misconfigured', 'blocked') AND ${charged !== null}))
       RETURNING namespace, period, customer_id, payment_intent_id
@@ -79,10 +80,35 @@ export async function recordOutcome(
   if (rows[0]?.written === true) return { kind: 'recorded' };
   const found = await db
     .selectFrom('billing_charges')
-    .select(['state', 'charge_id'])
+    .select(['state', 'charge_id', 'generation'])
     .where('namespace', '=', slot.namespace)
     .where('period', '=', slot.period)
     .where('customer_id', '=', slot.customerId)
     .executeTakeFirstOrThrow();
+  if (answered && found.state === 'claimed' && found.generation === outcome.generation) {
+    await doubtClaim(db, slot, outcome.generation);
+    return recordOutcome(db, slot, outcome);
+  }
   return { kind: 'alreadySettled', state: found.state, chargeId: found.charge_id };
+}
+
+/**
+ * A slot that waits to be sent and of which Stripe shows an answer already (somebody confirmed its intent by hand, a
+ * send of long ago arrived): it is in doubt before it is settled. Cut off in between, a look settles it.
+ */
+async function doubtClaim(db: Db, slot: SlotRef, generation: number): Promise<void> {
+  await db
+    .updateTable('billing_charges')
+    .set({
+      state: 'indeterminate',
+      reason: 'answered_before_sent',
+      advice: 'reconcile',
+      updated_at: sql`now()`,
+    })
+    .where('namespace', '=', slot.namespace)
+    .where('period', '=', slot.period)
+    .where('customer_id', '=', slot.customerId)
+    .where('generation', '=', generation)
+    .where('state', '=', 'claimed')
+    .execute();
 }
