@@ -1,6 +1,7 @@
 import type { ChargeOutcome } from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
 import { adoptIntent } from '../db/generations.ts';
+import { noteUnknown } from '../db/reviews.ts';
 import type { ChargeFacts } from '../db/sends.ts';
 import { METADATA } from '../payments/frozen-request.ts';
 import type { PaymentIntentFacts } from '../payments/gateway.ts';
@@ -48,6 +49,13 @@ async function findInList(
   });
   const [found, ...others] = listed.filter((intent) => isOurs(facts, intent));
   if (others.length > 0) {
+    // Only a person can say which one counts; without this note nobody would be asked.
+    const { generation, slot } = facts;
+    await noteUnknown(deps.db, slot, {
+      generation,
+      reason: 'several_payment_intents',
+      reviewAfterHours: 0,
+    });
     throw stop(
       FAILURES.invariantBroken,
       `several PaymentIntents carry the key of ${facts.slot.customerId}`,

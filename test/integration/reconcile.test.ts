@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { look, reconcile } from '../../src/activities/reconcile.ts';
-import { record } from '../../src/activities/record.ts';
+import { reconcile } from '../../src/activities/reconcile.ts';
 import { listSweepSlots } from '../../src/db/sweep.ts';
 import type { SlotRef } from '../../src/domain/ids.ts';
+import { METADATA } from '../../src/payments/frozen-request.ts';
 import { LookupFailed } from '../../src/payments/gateway.ts';
 import type { FaultRule } from '../../src/simulator/index.ts';
 import {
@@ -157,6 +157,18 @@ describe('a send that had no effect and whose key is too old to be sent again', 
     ]);
   });
 
+  it('goes on with generation 2 when the worker died between the proof and its answer', async () => {
+    const slot = await lostLongAgo('confirm');
+    await quiet();
+    await asked(slot);
+    await quiet();
+    await asked(slot);
+    // The activity is tried again with the generation that it was ordered with.
+    expect(await asked(slot)).toEqual({ kind: 'resumable', generation: 2, because: 'absent' });
+    expect(await attend(engine.deps, slot)).toBe('charged');
+    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
+  });
+
   it('opens one generation when twenty look at once', async () => {
     const slot = await lostLongAgo('confirm');
     await quiet();
@@ -291,6 +303,34 @@ describe('an outcome that stays unknown', () => {
     expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
   });
 
+  it('goes to a person when several PaymentIntents carry its key', async () => {
+    const slot = await lostLongAgo('create', '73 hours');
+    const other = await claimed();
+    await attend(engine.deps, other);
+    const { payment_intent_id: id } = await readSlot(engine.db, other);
+    const intent = await engine.deps.gateway.retrievePaymentIntent(id ?? '');
+    const { idempotency_key: key } = await engine.db
+      .selectFrom('charge_generations')
+      .select('idempotency_key')
+      .where('customer_id', '=', slot.customerId)
+      .where('operation', '=', 'create')
+      .executeTakeFirstOrThrow();
+    const twin = { ...intent, metadata: { ...intent.metadata, [METADATA.key]: key } };
+    const gateway = gatewayWith(engine.deps.gateway, {
+      listPaymentIntents: async () => [
+        { ...twin, id: 'pi_twin_1' },
+        { ...twin, id: 'pi_twin_2' },
+      ],
+    });
+    await expect(asked(slot, engine.with({ gateway }))).rejects.toMatchObject({
+      type: 'InvariantBroken',
+    });
+    expect(await readSlot(engine.db, slot)).toMatchObject({
+      state: 'in_review',
+      reason: 'several_payment_intents',
+    });
+  });
+
   it('stays indeterminate before 72 h', async () => {
     const slot = await lostLongAgo('confirm', '71 hours');
     const slow = engine.with({ absenceQuietMs: HOUR });
@@ -323,54 +363,5 @@ describe('an outcome that stays unknown', () => {
     await ageSends(engine.db, slot, '420 hours');
     await asked(slot, deps);
     expect(await readSlot(engine.db, slot)).toMatchObject({ state: 'in_review' });
-  });
-});
-
-describe('a look that may only read', () => {
-  it('finds the success of a refused slot, and the slot is charged', async () => {
-    const slot = await claimed();
-    faults({ endpoint: 'payment_intents.confirm', kind: 'declineOnce', nth: 1 });
-    expect(await attend(engine.deps, slot)).toBe('declined');
-    engine.simulator.setFaults(undefined);
-    const { payment_intent_id: id } = await readSlot(engine.db, slot);
-    const intent = await engine.deps.gateway.retrievePaymentIntent(id ?? '');
-    // Somebody confirms it by hand in the dashboard.
-    const gateway = gatewayWith(engine.deps.gateway, {
-      retrievePaymentIntent: async () => ({
-        ...intent,
-        status: 'succeeded',
-        latestCharge: `ch_hand_${slot.customerId}`,
-      }),
-    });
-    const found = await look(engine.with({ gateway }), slot);
-    if (found.kind !== 'settled') throw new Error('nothing found');
-    await record(engine.deps, slot, found.charge);
-    expect(await readSlot(engine.db, slot)).toMatchObject({
-      state: 'charged',
-      charge_id: `ch_hand_${slot.customerId}`,
-    });
-  });
-
-  it('sends nothing and opens nothing where a send would be next', async () => {
-    const slot = await lostLongAgo('confirm');
-    const before = postsOf(engine.simulator, 'confirm').length;
-    for (let looks = 0; looks < 3; looks += 1) {
-      await quiet();
-      expect(await look(engine.deps, slot)).toMatchObject({ kind: 'unknown' });
-    }
-    expect(await readSlot(engine.db, slot)).toMatchObject({ generation: 1 });
-    expect(postsOf(engine.simulator, 'confirm')).toHaveLength(before);
-  });
-
-  it('says of a declined slot that it is declined, and leaves it as it is', async () => {
-    const slot = await claimed();
-    faults({ endpoint: 'payment_intents.confirm', kind: 'declineOnce', nth: 1 });
-    await attend(engine.deps, slot);
-    engine.simulator.setFaults(undefined);
-    const before = await readSlot(engine.db, slot);
-    const found = await look(engine.deps, slot);
-    expect(found).toMatchObject({ kind: 'settled', charge: { result: { outcome: 'declined' } } });
-    if (found.kind === 'settled') await record(engine.deps, slot, found.charge);
-    expect(await readSlot(engine.db, slot)).toEqual(before);
   });
 });
