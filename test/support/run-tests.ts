@@ -1,6 +1,6 @@
 // The README's test command: every vitest project, and one closing line that says how many passed.
-// Most tests wait for servers and clocks, so two groups go side by side; on CI, where nobody waits, one
-// after the other, so that none carries another's load. With arguments, vitest runs as it is told.
+// Most tests wait for servers and clocks, so two groups go side by side: one after the other they take
+// longer than a CI may. With arguments, vitest runs as it is told.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -50,12 +50,7 @@ async function runAll(): Promise<readonly Counts[]> {
       projects.flatMap((name) => ['--project', name]),
       live,
     );
-  if (process.env['CI'] === undefined) {
-    return Promise.all(GROUPS.map((projects, group) => runGroup(projects, group === 0)));
-  }
-  const counts: Counts[] = [];
-  for (const projects of GROUPS) counts.push(await runGroup(projects, true));
-  return counts;
+  return Promise.all(GROUPS.map((projects, group) => runGroup(projects, group === 0)));
 }
 
 /** Runs vitest; its output is shown as it comes, or, of a second group, when it is over. */

@@ -25,6 +25,14 @@ function sweepLine(sweep: Awaited<ReturnType<typeof readLastSweep>>): string {
   );
 }
 
+function reviewLine(
+  period: string,
+  { customerId, reason }: { readonly customerId: string; readonly reason: string | null },
+): string {
+  const why = reason ?? 'unknown';
+  return `${customerId} waits for a person (${why}): chargeonce resolve ${period} ${customerId}`;
+}
+
 function inboxLine({ received, parked, oldestWaiting }: WebhookCounts): string {
   const since = oldestWaiting === null ? '' : `, the oldest since ${oldestWaiting.toISOString()}`;
   return `events of all periods that wait: ${received} to be processed, ${parked} for their slot${since}`;
@@ -89,13 +97,7 @@ export function registerStatus(program: Command, shell: Shell): void {
         );
         if (money.length > 0) output.line(table(['currency', 'charged', 'expected'], money));
         if (reasons.length > 0) output.line(formatReasons(reasons));
-        for (const { customerId, reason } of review) {
-          output.line(
-            yellow(
-              `${customerId} waits for a person (${reason ?? 'unknown'}): chargeonce resolve ${run.period} ${customerId}`,
-            ),
-          );
-        }
+        for (const waiting of review) output.line(yellow(reviewLine(run.period, waiting)));
         output.line(sweepLine(sweep));
         if (events.received + events.parked > 0) output.line(inboxLine(events));
       });

@@ -87,7 +87,7 @@ it('records the sweep, and a look that sends nothing', async () => {
   });
   await stack.client.startRun(run, 'olga');
   await stack.client.run(run).result();
-  await stack.client.sweep({ everything: true });
+  expect(await stack.client.sweep({ everything: true })).toMatchObject({ looked: 1 });
   const { temporal } = stack.client;
   await storeHistory(temporal, { name: 'housekeeping', workflowId: `${HOUSEKEEPING_ID}-by-hand` });
   await stack.client.lookAtCustomer(slotRef('paid', run));
