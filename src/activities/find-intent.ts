@@ -4,7 +4,7 @@ import { adoptIntent } from '../db/generations.ts';
 import { noteUnknown } from '../db/reviews.ts';
 import type { ChargeFacts } from '../db/sends.ts';
 import { METADATA } from '../payments/frozen-request.ts';
-import type { PaymentIntentFacts } from '../payments/gateway.ts';
+import { ListTooLong, type PaymentIntentFacts, type ProviderEvent } from '../payments/gateway.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop } from './errors.ts';
 import { indeterminate } from './read-intent.ts';
@@ -72,14 +72,28 @@ async function findByEvent(
 ): Promise<PaymentIntentFacts | null> {
   // Inside the window the same key brings the reply back, without reading anybody else's events.
   if (facts.create.windowOpen && !facts.create.spent) return null;
-  const events = await deps.gateway.listEvents({
-    types: ['payment_intent.created'],
-    createdGte: sentAt - CLOCK_MARGIN_SECONDS,
-    createdLte: sentAt + EVENT_WINDOW_SECONDS,
-  });
+  const events = await eventsAround(deps, sentAt);
   const event = events.find((one) => one.idempotencyKey === facts.create.key);
   if (event === undefined || event.paymentIntentId === null) return null;
   return deps.gateway.retrievePaymentIntent(event.paymentIntentId);
+}
+
+/**
+ * The intents created then, ours and everybody else's: a run makes more of them than may be read. What the events would
+ * add is an intent that the customer's list has lost; one that is missed stays unconfirmed and takes no money, while
+ * a slot that can never be looked up to the end would wait for a person.
+ */
+async function eventsAround(deps: ActivityDeps, sentAt: number): Promise<readonly ProviderEvent[]> {
+  try {
+    return await deps.gateway.listEvents({
+      types: ['payment_intent.created'],
+      createdGte: sentAt - CLOCK_MARGIN_SECONDS,
+      createdLte: sentAt + EVENT_WINDOW_SECONDS,
+    });
+  } catch (error) {
+    if (error instanceof ListTooLong) return [];
+    throw error;
+  }
 }
 
 function isOurs(facts: ChargeFacts, intent: PaymentIntentFacts): boolean {

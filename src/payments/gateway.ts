@@ -97,6 +97,9 @@ export class LookupFailed extends Error {
   }
 }
 
+/** A list that was read as far as it may be and goes on: what was looked for is not among what was read. */
+export class ListTooLong extends LookupFailed {}
+
 /** What the engine needs of a payment provider. Sends answer with a union; look-ups throw {@link LookupFailed}. */
 export interface PaymentGateway {
   /** The API version new requests are frozen with; later attempts send the stored one. */

@@ -4,6 +4,7 @@ import Stripe from 'stripe';
 import { z } from 'zod';
 import type { AttemptAnswer } from '../domain/charge.ts';
 import {
+  ListTooLong,
   LookupFailed,
   type EventQuery,
   type FrozenSend,
@@ -232,7 +233,7 @@ async function listAll<T extends { readonly id: string }>(
     after = list.data.at(-1)?.id ?? null;
     if (!list.has_more || after === null) return found;
   }
-  throw new LookupFailed(`${query.path} did not end after ${MAX_LIST_PAGES} pages`, {
+  throw new ListTooLong(`${query.path} did not end after ${MAX_LIST_PAGES} pages`, {
     status: null,
     cause: undefined,
   });

@@ -3,11 +3,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { look, reconcile } from '../../src/activities/reconcile.ts';
 import { record } from '../../src/activities/record.ts';
 import type { SlotRef } from '../../src/domain/ids.ts';
-import type { PaymentIntentFacts } from '../../src/payments/gateway.ts';
+import { ListTooLong, LookupFailed, type PaymentIntentFacts } from '../../src/payments/gateway.ts';
 import type { FaultRule } from '../../src/simulator/index.ts';
 import {
   ageSends,
   attend,
+  chargesOf,
   customersOf,
   gatewayWith,
   postsOf,
@@ -32,16 +33,18 @@ function faults(...rules: Omit<FaultRule, 'id'>[]): void {
   setFaults(engine.simulator, ...rules);
 }
 
-/** A slot whose confirm was sent 25 hours ago and had no effect. */
-async function lostLongAgo(): Promise<SlotRef> {
+/** A slot whose confirm, or create, was sent 25 hours ago and had no effect. */
+async function lostLongAgo(operation: 'create' | 'confirm' = 'confirm'): Promise<SlotRef> {
   const slot = await claimed();
-  faults({ endpoint: 'payment_intents.confirm', kind: 'resetBefore', rate: 1 });
+  faults({ endpoint: `payment_intents.${operation}`, kind: 'resetBefore', rate: 1 });
   await attend(engine.deps, slot, 1);
   engine.simulator.setFaults(undefined);
   await ageSends(engine.db, slot, '25 hours');
   return slot;
 }
 
+const intentsOf = (slot: SlotRef) =>
+  engine.simulator.ledger({ customer: slot.customerId }).entries.length;
 /** Longer than the engine's quiet time of 20 ms. */
 const quiet = () => sleep(40);
 
@@ -146,5 +149,54 @@ describe('a look that may only read', () => {
     expect(found).toMatchObject({ kind: 'settled', charge: { result: { outcome: 'declined' } } });
     if (found.kind === 'settled') await record(engine.deps, slot, found.charge);
     expect(await readSlot(engine.db, slot)).toEqual(before);
+  });
+});
+
+describe('an intent that the list of its customer does not show', () => {
+  it('finds the intent by its event when the list of the customer does not show it', async () => {
+    const slot = await claimed();
+    faults({ endpoint: 'payment_intents.create', kind: 'actThenDrop', rate: 1 });
+    await attend(engine.deps, slot, 1);
+    engine.simulator.setFaults(undefined);
+    await ageSends(engine.db, slot, '25 hours');
+    const listEvents: Engine['deps']['gateway']['listEvents'] = ({ types }) =>
+      engine.deps.gateway.listEvents({ types, createdGte: 0, createdLte: 4_000_000_000 });
+    const gateway = gatewayWith(engine.deps.gateway, {
+      listPaymentIntents: async () => [],
+      listEvents,
+    });
+    expect(await attend(engine.with({ gateway }), slot)).toBe('charged');
+    expect(intentsOf(slot)).toBe(1);
+    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
+  });
+
+  it('opens generation 2 although a big run made more events than may be read', async () => {
+    const slot = await lostLongAgo('create');
+    const gateway = gatewayWith(engine.deps.gateway, {
+      listEvents: () =>
+        Promise.reject(new ListTooLong('/v1/events goes on', { status: null, cause: undefined })),
+    });
+    const deps = engine.with({ gateway });
+    await quiet();
+    expect(await reconcile(deps, { ...slot, generation: 1 })).toMatchObject({
+      kind: 'unknown',
+      because: 'absentNotProven',
+    });
+    await quiet();
+    expect(await attend(deps, slot)).toBe('charged');
+    expect(intentsOf(slot)).toBe(1);
+  });
+
+  it('takes events that cannot be read for no answer', async () => {
+    const slot = await lostLongAgo('create');
+    const gateway = gatewayWith(engine.deps.gateway, {
+      listEvents: () => Promise.reject(new LookupFailed('down', { status: 503, cause: null })),
+    });
+    await quiet();
+    await expect(reconcile(engine.with({ gateway }), { ...slot, generation: 1 })).rejects.toThrow(
+      'down',
+    );
+    const reads = engine.db.selectFrom('absence_reads').select('id');
+    expect(await reads.where('customer_id', '=', slot.customerId).execute()).toEqual([]);
   });
 });

@@ -190,23 +190,6 @@ describe('a send that had no effect and whose key is too old to be sent again', 
     expect(proofs).toHaveLength(1);
   });
 
-  it('finds the intent by its event when the list of the customer does not show it', async () => {
-    const slot = await claimed();
-    faults({ endpoint: 'payment_intents.create', kind: 'actThenDrop', rate: 1 });
-    await attend(engine.deps, slot, 1);
-    engine.simulator.setFaults(undefined);
-    await ageSends(engine.db, slot, '25 hours');
-    const listEvents: Engine['deps']['gateway']['listEvents'] = ({ types }) =>
-      engine.deps.gateway.listEvents({ types, createdGte: 0, createdLte: 4_000_000_000 });
-    const gateway = gatewayWith(engine.deps.gateway, {
-      listPaymentIntents: async () => [],
-      listEvents,
-    });
-    expect(await attend(engine.with({ gateway }), slot)).toBe('charged');
-    expect(intentsOf(slot)).toBe(1);
-    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
-  });
-
   it('charges once when the confirm succeeds late, after its absence was proven', async () => {
     const slot = await claimed();
     faults({

@@ -242,7 +242,7 @@ export const OUTCOMES: readonly Mutant[] = [
       },
     ],
     catcher: integration(
-      'reconcile',
+      'look',
       'finds the success of a refused slot, and the slot is charged',
     ),
   },

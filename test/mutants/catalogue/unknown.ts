@@ -114,7 +114,7 @@ export const UNKNOWN: readonly Mutant[] = [
       },
     ],
     catcher: integration(
-      'reconcile',
+      'look',
       'finds the intent by its event when the list of the customer does not show it',
     ),
   },
@@ -155,6 +155,6 @@ export const UNKNOWN: readonly Mutant[] = [
         replace: "known === null ? ask(deps, facts, 'mayOpen')",
       },
     ],
-    catcher: integration('reconcile', 'sends nothing and opens nothing where a send would be next'),
+    catcher: integration('look', 'sends nothing and opens nothing where a send would be next'),
   },
 ];
