@@ -5,13 +5,14 @@ import { idempotencyKey } from '../../src/domain/idempotency-key.ts';
 import type { ChargeOperation } from '../../src/domain/idempotency-key.ts';
 import { DEFAULT_NAMESPACE } from '../../src/domain/namespace.ts';
 import { confirmRequestBody, createRequestBody } from '../../src/payments/frozen-request.ts';
-import type { FrozenSend, PaymentGateway, SendReply } from '../../src/payments/gateway.ts';
+import type { FrozenSend, SendReply } from '../../src/payments/gateway.ts';
+import { refundRequestBody } from '../../src/payments/refund-gateway.ts';
 import { createStripeGateway } from '../../src/payments/stripe-gateway.ts';
 import { locateStripeMock, startStripeMock } from './stripe-mock.ts';
 import type { StripeMock } from './stripe-mock.ts';
 
 let mock: StripeMock;
-let gateway: PaymentGateway & { close(): void };
+let gateway: ReturnType<typeof createStripeGateway>;
 
 beforeAll(async () => {
   mock = await startStripeMock(await locateStripeMock(process.env));
@@ -95,15 +96,60 @@ describe("Stripe's OpenAPI", () => {
     expect(await gateway.account()).toMatchObject({ id: expect.stringMatching(/^acct_/) });
   });
 
+  test('takes our look-ups of charges and events', async () => {
+    const aCharge = expect.objectContaining({ id: expect.stringMatching(/^ch_/) });
+    expect(await gateway.retrieveCharge('ch_123')).toEqual(aCharge);
+    expect(await gateway.listChargesOf('pi_123')).toEqual([aCharge]);
+    const events = await gateway.listEvents({
+      types: ['payment_intent.created', 'payment_intent.succeeded'],
+      createdGte: 1_795_000_000,
+      createdLte: 1_795_003_600,
+    });
+    expect(events).toEqual([expect.objectContaining({ id: expect.stringMatching(/^evt_/) })]);
+  });
+
+  test('takes our refund and its look-ups, and we can read the answers', async () => {
+    const { refunds } = gateway;
+    const body = refundRequestBody({
+      chargeId: 'ch_123',
+      amountMinor: 1799,
+      key: key('confirm'),
+      planId: 7,
+    });
+    expect(await refunds.createRefund(send('confirm', body))).toMatchObject({
+      kind: 'refund',
+      refund: { id: expect.stringMatching(/^re_/) },
+    });
+    expect(await refunds.listRefunds('ch_123')).toHaveLength(1);
+    expect(await refunds.readCharge('ch_123')).toMatchObject({ id: 'ch_123' });
+    const pages: unknown[] = [];
+    const range = { createdGte: 1_795_000_000, createdLt: 1_795_003_600 };
+    for await (const page of refunds.listCharges(range)) pages.push(...page);
+    expect(pages).toHaveLength(1);
+  });
+
   test('is asked about every request our gateway can make', () => {
-    const requests = Object.entries(gateway).filter(([, value]) => typeof value === 'function');
-    expect(requests.map(([name]) => name).sort()).toEqual([
+    const callsOf = (one: object): string[] =>
+      Object.entries(one)
+        .filter(([, value]) => typeof value === 'function')
+        .map(([name]) => name)
+        .sort();
+    expect(callsOf(gateway)).toEqual([
       'account',
       'close',
       'confirmPaymentIntent',
       'createPaymentIntent',
+      'listChargesOf',
+      'listEvents',
       'listPaymentIntents',
+      'retrieveCharge',
       'retrievePaymentIntent',
+    ]);
+    expect(callsOf(gateway.refunds)).toEqual([
+      'createRefund',
+      'listCharges',
+      'listRefunds',
+      'readCharge',
     ]);
   });
 });
