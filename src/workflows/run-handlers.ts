@@ -79,8 +79,10 @@ export function serveMessages(
       await logOrder(state.run, { action: 'run.resumed', ...order });
       const totals = await readTotals(state.run);
       // Whoever paused or stopped it meanwhile has the last word.
-      if (state.orders() !== before)
+      if (state.orders() !== before) {
+        await holdAgain(state, order.operator);
         refuse('another order came in meanwhile; look, then resume again');
+      }
       state.setMode('running', null);
       await control.setShardMode('running');
       return { chargesToFire: totals.open };
@@ -96,6 +98,17 @@ export function serveMessages(
     },
     { validator: (order) => refuse(orderProblem(order)) },
   );
+}
+
+/** Marks runs that write a late resume's refusal into their row. */
+const REFUSED_RESUME_HOLDS = 'refused-resume-holds';
+
+/** A resume that is refused was logged already, so the row, which the sweep goes by, has to say again that the run is held. */
+async function holdAgain(state: RunState, operator: string): Promise<void> {
+  if (state.mode === 'running' || !patched(REFUSED_RESUME_HOLDS)) return;
+  const action = state.mode === 'paused' ? 'run.paused' : 'run.stop_ordered';
+  const reason = 'a resume came too late; the order before it stands';
+  await logOrder(state.run, { action, operator, reason });
 }
 
 /** Decides in the database, answers, and lets the customer's workflow go on behind the answer. */

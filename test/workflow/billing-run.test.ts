@@ -229,6 +229,32 @@ describe('an operator', () => {
     expect(world.moves.at(-1)).toBe('stopped');
   }, 60_000);
 
+  it('is not undone in the row by a resume that is slower than the pause after it', async () => {
+    const { world, run } = bench.world(people(80));
+    const hold = gate();
+    const slowLog = gate();
+    world.charge = async () => {
+      await hold.opened;
+      return CHARGED;
+    };
+    const handle = await bench.start(run);
+    await until('a full window', () => world.count('charge') === 50);
+    await handle.executeUpdate(pauseRunUpdate, { args: [order] });
+    world.before = async (name, call) => {
+      if (name === 'logOrder' && call === 2) await slowLog.opened;
+    };
+    const resumed = handle.executeUpdate(resumeRunUpdate, { args: [order] });
+    await until('the resume is being logged', () => world.count('logOrder') === 2);
+    await handle.executeUpdate(pauseRunUpdate, { args: [order] });
+    slowLog.open();
+    await expect(resumed).rejects.toMatchObject({ cause: { type: 'InvalidMessage' } });
+    // The sweep goes by the row, which keeps what was written last.
+    expect(world.orders.at(-1)).toBe('run.paused by olga');
+    hold.open();
+    await handle.executeUpdate(stopRunUpdate, { args: [order] });
+    await handle.result();
+  }, 60_000);
+
   it.each([
     ['without an operator', { operator: '', reason: 'x' }],
     ['with a blank reason', { operator: 'olga', reason: '  ' }],
