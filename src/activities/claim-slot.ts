@@ -1,6 +1,7 @@
-import type { ClaimAnswer, SkipReason } from '../domain/charge.ts';
+import type { ClaimAnswer, ClaimOrder, SkipReason } from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
 import type { SlotRef } from '../domain/ids.ts';
+import { isHeld } from '../db/runs.ts';
 import {
   claimAnswerOf,
   insertClaim,
@@ -16,7 +17,8 @@ import { freezeGeneration } from './frozen.ts';
  * Takes the customer's slot for the period, or says who has it. Commits before anything is sent. Twice,
  * or by fifty at once: one caller claims, all others read the same row.
  */
-export async function claimSlot(deps: ActivityDeps, slot: SlotRef): Promise<ClaimAnswer> {
+export async function claimSlot(deps: ActivityDeps, slot: ClaimOrder): Promise<ClaimAnswer> {
+  if (slot.unlessHeld === true && (await isHeld(deps.db, slot))) return { kind: 'held' };
   const item = await readItem(deps, slot);
   if (item.slot !== null) return claimAnswerOf(item.slot);
   await deps.crashPoint('beforeClaimCommits', slot);

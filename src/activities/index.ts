@@ -2,6 +2,7 @@ import { activityInfo, heartbeat } from '@temporalio/activity';
 import type {
   ChargeResult,
   ClaimAnswer,
+  ClaimOrder,
   ReconcileAnswer,
   RerunAnswer,
   RerunOrder,
@@ -37,7 +38,8 @@ const HEARTBEAT_EVERY_MS = 2_500;
 /** Activities of the queue `billing`: Postgres only. Claim and record are local, and the answer to a rerun takes milliseconds: no heartbeats. */
 export function createBillingActivities(deps: ActivityDeps) {
   return {
-    claimSlot: (slot: SlotRef): Promise<ClaimAnswer> => withFailures(() => claimSlot(deps, slot)),
+    claimSlot: (slot: ClaimOrder): Promise<ClaimAnswer> =>
+      withFailures(() => claimSlot(deps, slot)),
     record: (slot: SlotRef, charged: ChargeResult): Promise<RecordedOutcome> =>
       withFailures(() => record(deps, slot, charged)),
     planRun: (run: RunRef, plannedBy: string): Promise<RunPlan> =>

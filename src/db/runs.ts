@@ -178,6 +178,17 @@ export async function setControl(
     .execute();
 }
 
+/** Whether the run is paused or stopped, as its row says. Reads only. */
+export async function isHeld(db: Db, run: RunRef): Promise<boolean> {
+  const row = await db
+    .selectFrom('billing_runs')
+    .select('control')
+    .where('namespace', '=', run.namespace)
+    .where('period', '=', run.period)
+    .executeTakeFirst();
+  return row !== undefined && row.control !== 'running';
+}
+
 /** A refused API key holds the run until somebody mends it. Twice: the first reason stays. */
 export async function holdRun(db: Db, run: RunRef, reason: string): Promise<void> {
   await db

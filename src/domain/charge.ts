@@ -72,7 +72,14 @@ export type ClaimAnswer =
   | { readonly kind: 'alreadyCharged' }
   | { readonly kind: 'declinedBefore'; readonly outcome: Outcome; readonly reason: string }
   | { readonly kind: 'inDoubt'; readonly generation: number; readonly reason: string }
-  | { readonly kind: 'skipped'; readonly reason: SkipReason };
+  | { readonly kind: 'skipped'; readonly reason: SkipReason }
+  /** only for who asks {@link ClaimOrder.unlessHeld}: the run is paused or stopped, nothing may be sent */
+  | { readonly kind: 'held' };
+
+export interface ClaimOrder extends SlotRef {
+  /** the sweep asks: nobody ordered this customer, so a run that is held just now is only read */
+  readonly unlessHeld?: boolean;
+}
 
 /** What came back for one physical send; recorded once, beside the attempt it answers. */
 export interface AttemptAnswer {

@@ -7,7 +7,7 @@ import {
   upsertSearchAttributes,
 } from '@temporalio/workflow';
 import { assertNever } from '../domain/assert-never.ts';
-import type { ChargeResult, ClaimAnswer, CustomerResult } from '../domain/charge.ts';
+import type { ChargeResult, ClaimAnswer, ClaimOrder, CustomerResult } from '../domain/charge.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import { charge, claimSlot, look, reconcile, record } from './policies.ts';
 import { BILLING_OUTCOME } from './search-attributes.ts';
@@ -15,6 +15,8 @@ import { BILLING_OUTCOME } from './search-attributes.ts';
 export interface CustomerOptions {
   /** asks Stripe and records what it shows; claims nothing and sends nothing */
   readonly readOnly?: boolean;
+  /** only looks where the run is paused or stopped by now: for the sweep, whose list is some minutes old */
+  readonly unlessHeld?: boolean;
 }
 
 /**
@@ -25,14 +27,16 @@ export async function customerCharge(
   slot: SlotRef,
   options: CustomerOptions = {},
 ): Promise<CustomerResult> {
-  const result = options.readOnly === true ? await lookAndRecord(slot) : await claimAndFollow(slot);
+  const order = options.unlessHeld === true ? { ...slot, unlessHeld: true } : slot;
+  const result =
+    options.readOnly === true ? await lookAndRecord(slot) : await claimAndFollow(order);
   const why = result.reason === null ? '' : `: ${result.reason}`;
   setCurrentDetails(`**${result.outcome}**${why}`);
   upsertSearchAttributes([{ key: BILLING_OUTCOME, value: result.outcome }]);
   return result;
 }
 
-async function claimAndFollow(slot: SlotRef): Promise<CustomerResult> {
+async function claimAndFollow(slot: ClaimOrder): Promise<CustomerResult> {
   const answer = await claimSlot(slot);
   return CancellationScope.nonCancellable(() => follow(slot, answer));
 }
@@ -62,6 +66,8 @@ async function follow(slot: SlotRef, answer: ClaimAnswer): Promise<CustomerResul
       return ended('charged', null);
     case 'declinedBefore':
       return ended(answer.outcome, answer.reason);
+    case 'held':
+      return lookAndRecord(slot);
     case 'skipped':
       return ended('skipped', answer.reason);
     default:

@@ -55,6 +55,6 @@ function attend(slot: SweepSlot, mayBill: boolean) {
   return runCustomer(slot, {
     workflowIdReusePolicy: START_AGAIN,
     summary: `${slot.customerId} · ${slot.period} · sweep`,
-    readOnly: slot.readOnly || !mayBill,
+    look: slot.readOnly || !mayBill ? { readOnly: true } : { unlessHeld: true },
   });
 }

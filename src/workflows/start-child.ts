@@ -10,7 +10,7 @@ import {
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { CustomerResult } from '../domain/charge.ts';
 import { customerWorkflowId, type SlotRef } from '../domain/ids.ts';
-import { customerCharge } from './customer-charge.ts';
+import { customerCharge, type CustomerOptions } from './customer-charge.ts';
 import { shardModeSignal, type ShardMode } from './messages.ts';
 import { runSearchAttributes } from './search-attributes.ts';
 
@@ -22,10 +22,10 @@ export async function runCustomer(
   slot: SlotRef,
   options: Pick<ChildWorkflowOptions, 'workflowIdReusePolicy' | 'priority'> & {
     summary: string;
-    readOnly?: boolean;
+    look?: CustomerOptions;
   },
 ): Promise<CustomerResult | null> {
-  const { summary, readOnly, ...rest } = options;
+  const { summary, look, ...rest } = options;
   const ref: SlotRef = {
     namespace: slot.namespace,
     period: slot.period,
@@ -35,7 +35,7 @@ export async function runCustomer(
     return await executeChild(customerCharge, {
       ...rest,
       workflowId: customerWorkflowId(slot),
-      args: readOnly === true ? [ref, { readOnly }] : [ref],
+      args: look === undefined ? [ref] : [ref, look],
       staticSummary: summary,
       typedSearchAttributes: runSearchAttributes(slot),
     });

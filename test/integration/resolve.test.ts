@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { claimSlot } from '../../src/activities/claim-slot.ts';
 import { decideRerun } from '../../src/activities/run.ts';
 import { readDossier, listInReview } from '../../src/db/dossier.ts';
 import { resolveSlot, type Resolution } from '../../src/db/resolutions.ts';
@@ -234,5 +235,13 @@ describe('the list of the sweep', () => {
     await setControl(engine.db, runRef(), { control: 'stopped', note: 'stopped by olga: enough' });
     expect(await listed(true)).toMatchObject({ readOnly: true });
     await setControl(engine.db, runRef(), { control: 'running', note: null });
+  });
+
+  it('is asked again at the claim, so that a run held since then is only read', async () => {
+    const slot = { ...(await inReview()), unlessHeld: true };
+    await setControl(engine.db, runRef(), { control: 'paused', note: 'paused by olga: look' });
+    expect(await claimSlot(engine.deps, slot)).toEqual({ kind: 'held' });
+    await setControl(engine.db, runRef(), { control: 'running', note: null });
+    expect(await claimSlot(engine.deps, slot)).toMatchObject({ kind: 'inDoubt' });
   });
 });

@@ -132,6 +132,7 @@ export class FakeWorld {
         throw ApplicationFailure.nonRetryable('not in the plan', 'RunNotPlanned');
       }
       const slot = this.slots.get(order.customerId);
+      if (order.unlessHeld === true && this.held) return { kind: 'held' };
       if (slot !== undefined) return claimAnswerOf(slot);
       this.slots.set(order.customerId, { state: 'claimed', generation: 1, reason: null });
       return { kind: 'claimed', generation: 1 };

@@ -68,6 +68,20 @@ describe('housekeeping', () => {
     expect(world.slots.get('a')?.state).toBe('charged');
   });
 
+  it('sends no more for a run that is paused while the sweep goes through it', async () => {
+    const many = Array.from({ length: 40 }, (_, i) => `p${String(i).padStart(2, '0')}`);
+    const world = inDoubt(...many);
+    world.reconcile = () => ({ kind: 'resumable', generation: 1, because: 'sameKey' });
+    world.charge = () => {
+      world.held = true;
+      return CHARGED;
+    };
+    expect(await sweep()).toMatchObject({ looked: 40 });
+    // Those under way when the order came, and nobody after them.
+    expect(world.count('charge')).toBeLessThanOrEqual(20);
+    expect(world.count('look')).toBeGreaterThanOrEqual(20);
+  });
+
   it('sends no more once Stripe has refused the key', async () => {
     const many = Array.from({ length: 40 }, (_, i) => `k${String(i).padStart(2, '0')}`);
     const world = inDoubt(...many);

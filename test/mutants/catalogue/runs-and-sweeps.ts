@@ -64,8 +64,8 @@ export const RUNS_AND_SWEEPS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/workflows/housekeeping.ts',
-        find: 'readOnly: slot.readOnly || !mayBill,',
-        replace: 'readOnly: !mayBill,',
+        find: 'slot.readOnly || !mayBill ?',
+        replace: '!mayBill ?',
       },
     ],
     catcher: workflow(
