@@ -241,9 +241,6 @@ export const OUTCOMES: readonly Mutant[] = [
         replace: "return { kind: 'settled', charge: outcomeOf(facts, refused) };",
       },
     ],
-    catcher: integration(
-      'look',
-      'finds the success of a refused slot, and the slot is charged',
-    ),
+    catcher: integration('look', 'finds the success of a refused slot, and the slot is charged'),
   },
 ];
