@@ -19,7 +19,7 @@ import { eventOf, keepingLog, post, webhookApp, WEBHOOK_SECRET } from '../suppor
 const IDS = Array.from({ length: 8 }, (_, i) => `v${i}`);
 const NEVER_DUE = 'never-due';
 const OTHERS = [
-  ...['x1', 'x2', 'x3'].map((id) => ({ id, paymentMethod: 'pm_card_visa_chargeDeclined' })),
+  ...['x1', 'x2', 'x3', 'x4'].map((id) => ({ id, paymentMethod: 'pm_card_visa_chargeDeclined' })),
   { id: NEVER_DUE, amountMinor: 0 },
 ];
 let bench: WebhookBench;
@@ -78,6 +78,25 @@ describe('an event about a slot that is over', () => {
     await bench.expectChargedOnce(slot);
   });
 
+  it('is kept until the success of a declined slot is written, when the look for it fails', async () => {
+    const slot = slotRef('x4');
+    expect(await attend(bench.engine.deps, slot)).toBe('declined');
+    const { payment_intent_id: intent } = await readSlot(bench.engine.db, slot);
+    await post(bench.app, eventOf({ id: 'evt_kept', intent: intent ?? '', slot }));
+    // Stripe is away: the customer's workflow is started, and ends without an answer.
+    await bench.pass(async () => 'started');
+    expect(await bench.resultOf('evt_kept')).toBeNull();
+    const paid = await fetch(`${bench.engine.simulator.url}/v1/payment_intents/${intent}/confirm`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${TEST_KEY}`, 'Idempotency-Key': 'by-hand-x4' },
+      body: new URLSearchParams({ payment_method: 'pm_card_visa' }),
+    });
+    expect(paid.status).toBe(200);
+    await bench.settle();
+    await bench.expectChargedOnce(slot);
+    expect(await bench.resultOf('evt_kept')).toBe('already_known');
+  });
+
   it('has a declined slot stay declined when a forged success is not what Stripe shows', async () => {
     const slot = slotRef('x3');
     expect(await attend(bench.engine.deps, slot)).toBe('declined');
@@ -85,7 +104,8 @@ describe('an event about a slot that is over', () => {
     await post(bench.app, eventOf({ id: 'evt_forged', intent: intent ?? '', slot }));
     await bench.settle();
     expect(await readSlot(bench.engine.db, slot)).toMatchObject({ state: 'declined' });
-    expect(bench.looked()).toEqual(['x3']);
+    expect(new Set(bench.looked())).toEqual(new Set(['x3']));
+    expect(await bench.resultOf('evt_forged')).toBe('looked');
   });
 
   it("reports a success of another PaymentIntent with our metadata, and leaves the slot's own", async () => {

@@ -26,6 +26,7 @@ export const QUICK: ProcessorLimits = {
   firstPauseMs: 0,
   longestPauseMs: 0,
   longestParkedPauseMs: 0,
+  looksAtRefused: 3,
 };
 
 /** More tries than any event of a test needs. */

@@ -5,7 +5,8 @@ import type { WebhookResult } from '../../db/schema.ts';
 /** What to do about an event. It never moves a slot: at most it asks for a look at Stripe. */
 export type Decision =
   | { readonly kind: 'finish'; readonly result: WebhookResult }
-  | { readonly kind: 'look' }
+  /** `unswept`: no sweep asks for this slot, so a look that fails must be made again for the event */
+  | { readonly kind: 'look'; readonly unswept?: true }
   /** the charge is being made just now and writes its own end */
   | { readonly kind: 'wait' }
   /** it carries our metadata, and its slot is not there yet */
@@ -78,7 +79,7 @@ function decideByState(
     case 'misconfigured':
     case 'blocked':
       // A success is the truth, whatever we believe; a failure is what we believe already.
-      return meaning === 'success' ? { kind: 'look' } : finish('already_known');
+      return meaning === 'success' ? { kind: 'look', unswept: true } : finish('already_known');
     case 'skipped':
       // Nothing was ever sent for it: whoever was paid, it was not by us.
       return finish(meaning === 'success' ? 'other_success' : 'already_known');

@@ -31,6 +31,7 @@ export interface ProcessorLimits {
   readonly longestPauseMs: number;
   readonly longestParkedPauseMs: number;
   readonly giveUpAfterMs: number;
+  readonly looksAtRefused: number;
 }
 
 export const PROCESSOR_LIMITS: ProcessorLimits = {
@@ -47,6 +48,8 @@ export const PROCESSOR_LIMITS: ProcessorLimits = {
   longestParkedPauseMs: 6 * 3_600_000,
   /** as long as an event can be sent again by hand */
   giveUpAfterMs: 30 * 24 * 3_600_000,
+  /** half a day with these pauses; a success that Stripe does not show by then is none */
+  looksAtRefused: 20,
 };
 
 /**
@@ -115,6 +118,10 @@ async function attend(
       const answer = await deps.look(ref);
       // Looked at by somebody who may have asked Stripe before this happened: ask again afterwards.
       if (answer === 'alreadyRunning') return later(deps, event, again);
+      // A look can fail: the event stays until the slot says that it is charged.
+      if (decision.unswept === true && event.attempt < limits.looksAtRefused) {
+        return later(deps, event, again);
+      }
       return finish(deps, event, { result: 'looked', slot: ref });
     }
     default:

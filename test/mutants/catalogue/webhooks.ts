@@ -134,7 +134,7 @@ import { recordOutcome } from '../../db/record.ts';`,
     edits: [
       {
         file: 'src/http/webhooks/decide.ts',
-        find: "return meaning === 'success' ? { kind: 'look' } : finish('already_known');",
+        find: "return meaning === 'success' ? { kind: 'look', unswept: true } : finish('already_known');",
         replace: "return finish('already_known');",
       },
     ],
