@@ -79,6 +79,7 @@ function refusedBefore(facts: ChargeFacts): ChargeOutcome | null {
 }
 
 async function ask(deps: ActivityDeps, facts: ChargeFacts, reach: Reach): Promise<ReconcileAnswer> {
+  if (isResolvedAbsent(facts)) return askAfterVerdict(deps, facts);
   if (facts.paymentIntentId === null && !facts.create.sentBefore) {
     return { kind: 'resumable', generation: facts.generation, because: 'neverSent' };
   }
@@ -89,6 +90,29 @@ async function ask(deps: ActivityDeps, facts: ChargeFacts, reach: Reach): Promis
   } catch (error) {
     if (!(error instanceof LookupFailed)) throw error;
     await note(deps, facts, { reason: 'look_up_failed', because: 'cannotTell' });
+    throw tryAgain(FAILURES.chargeIndeterminate, error.message);
+  }
+}
+
+/** A person has closed the generation as absent, and nobody has ordered a rerun. */
+function isResolvedAbsent({ state, confirm }: ChargeFacts): boolean {
+  return (state === 'indeterminate' || state === 'in_review') && !confirm.open;
+}
+
+/** Only a success contradicts a person: everything else is left as they said, until a rerun is ordered. */
+async function askAfterVerdict(deps: ActivityDeps, facts: ChargeFacts): Promise<ReconcileAnswer> {
+  const asSaid: ReconcileAnswer = {
+    kind: 'unknown',
+    reason: facts.reason ?? 'resolved_absent',
+    because: 'cannotTell',
+  };
+  try {
+    const intent = await findIntent(deps, facts);
+    const reading = intent === null ? null : readIntent(facts, intent);
+    if (reading?.kind !== 'settled' || reading.outcome.outcome !== 'charged') return asSaid;
+    return { kind: 'settled', charge: outcomeOf(facts, reading.outcome) };
+  } catch (error) {
+    if (!(error instanceof LookupFailed)) throw error;
     throw tryAgain(FAILURES.chargeIndeterminate, error.message);
   }
 }

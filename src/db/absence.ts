@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { SlotRef } from '../domain/ids.ts';
 import { writeAuditEntry } from './audit-log.ts';
 import type { Db } from './database.ts';
-import { lockSlot, openGeneration, type FreezeNext } from './generations.ts';
+import { hasOpenKey, lockSlot, openGeneration, type FreezeNext } from './generations.ts';
 
 export interface AbsenceRead {
   readonly generation: number;
@@ -41,6 +41,8 @@ export async function noteAbsence(
     if (locked === null || !inDoubt || locked.generation !== read.generation) {
       return { kind: 'movedOn' };
     }
+    // A person was faster and has closed it: whether the customer is billed again is theirs to order.
+    if (!(await hasOpenKey(trx, slot))) return { kind: 'movedOn' };
     const noted = await insertRead(trx, slot, read);
     if (!noted.quiet || !noted.confirmed || read.freezeNext === null) return { kind: 'waiting' };
     // A slot without a payment method has nothing to send next: a person looks at it in the end.

@@ -64,6 +64,20 @@ export async function lockSlot(trx: Db, slot: SlotRef): Promise<LockedSlot | nul
   };
 }
 
+/** Whether a key of the slot is undecided; none is once a person has said that nothing happened. */
+export async function hasOpenKey(trx: Db, slot: SlotRef): Promise<boolean> {
+  const open = await trx
+    .selectFrom('charge_generations')
+    .select('idempotency_key')
+    .where('namespace', '=', slot.namespace)
+    .where('period', '=', slot.period)
+    .where('customer_id', '=', slot.customerId)
+    .where('outcome', 'is', null)
+    .limit(1)
+    .executeTakeFirst();
+  return open !== undefined;
+}
+
 /**
  * Makes a locked slot claimable again under the keys of its next generation. The trigger refuses it while a
  * sent key of the generation before has no answer.

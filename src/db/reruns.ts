@@ -4,7 +4,13 @@ import type { RerunAnswer, RerunOrder } from '../domain/charge.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import { writeAuditEntry } from './audit-log.ts';
 import type { Db } from './database.ts';
-import { lockSlot, openGeneration, type FreezeNext, type LockedSlot } from './generations.ts';
+import {
+  hasOpenKey,
+  lockSlot,
+  openGeneration,
+  type FreezeNext,
+  type LockedSlot,
+} from './generations.ts';
 
 /** The request id belongs to another order, whose answer would be wrong for this one. */
 export class RequestIdReused extends Error {
@@ -118,19 +124,6 @@ async function openNext(
   const frozen = freezeNext({ ...slot, paymentMethodId: slot.paymentMethodId, generation });
   await openGeneration(trx, { slot: order, generation, frozen });
   return 'accepted';
-}
-
-async function hasOpenKey(trx: Db, slot: SlotRef): Promise<boolean> {
-  const open = await trx
-    .selectFrom('charge_generations')
-    .select('idempotency_key')
-    .where('namespace', '=', slot.namespace)
-    .where('period', '=', slot.period)
-    .where('customer_id', '=', slot.customerId)
-    .where('outcome', 'is', null)
-    .limit(1)
-    .executeTakeFirst();
-  return open !== undefined;
 }
 
 async function unblock(trx: Db, slot: SlotRef): Promise<void> {

@@ -63,6 +63,9 @@ export async function reopenReviewed(db: Db, slot: SlotRef, generation: number):
       UPDATE billing_charges SET state = 'claimed', reason = NULL, advice = NULL, updated_at = now()
       WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
         AND generation = ${generation} AND state = 'in_review'
+        -- a person may have closed it meanwhile
+        AND EXISTS (SELECT FROM charge_generations g
+          WHERE g.idempotency_key = billing_charges.idempotency_key AND g.outcome IS NULL)
       RETURNING 1
     )
     INSERT INTO audit_log (actor, action, namespace, period, customer_id, reason, details)

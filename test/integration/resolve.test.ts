@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { claimSlot } from '../../src/activities/claim-slot.ts';
 import { decideRerun } from '../../src/activities/run.ts';
@@ -39,10 +40,13 @@ const said = (parts: Partial<Resolution> = {}): Resolution => ({
   ...parts,
 });
 
-/** A slot in review: its confirm was lost, before or after it took effect. */
-async function inReview(lost: 'resetBefore' | 'actThenDrop' = 'resetBefore'): Promise<SlotRef> {
+/** A slot in review: its confirm, or create, was lost, before or after it took effect. */
+async function inReview(
+  lost: 'resetBefore' | 'actThenDrop' = 'resetBefore',
+  operation: 'create' | 'confirm' = 'confirm',
+): Promise<SlotRef> {
   const slot = await claimed();
-  setFaults(engine.simulator, { endpoint: 'payment_intents.confirm', kind: lost, rate: 1 });
+  setFaults(engine.simulator, { endpoint: `payment_intents.${operation}`, kind: lost, rate: 1 });
   await attend(engine.deps, slot, 1);
   engine.simulator.setFaults(undefined);
   await ageSends(engine.db, slot, '80 hours');
@@ -89,6 +93,29 @@ describe('resolving a slot as absent', () => {
       'rerun.accepted',
       'slot.charged',
     ]);
+  });
+
+  it.each(['create', 'confirm'] as const)(
+    'bills nobody again before a rerun is ordered, however often Stripe shows no effect of the %s',
+    async (operation) => {
+      const slot = await inReview('resetBefore', operation);
+      await resolveSlot(engine.db, slot, said());
+      const before = await readSlot(engine.db, slot);
+      for (let looks = 0; looks < 3; looks += 1) {
+        await sleep(40);
+        await attend(engine.deps, slot);
+      }
+      expect(await readSlot(engine.db, slot)).toEqual(before);
+      expect(before).toMatchObject({ reason: 'resolved_absent', advice: 'rerun', generation: 1 });
+      expect(chargesOf(engine.simulator, slot.customerId)).toBe(0);
+    },
+  );
+
+  it('is overtaken by a success that Stripe shows after all', async () => {
+    const slot = await inReview('actThenDrop');
+    await resolveSlot(engine.db, slot, said());
+    expect(await attend(engine.deps, slot)).toBe('charged');
+    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
   });
 
   it('charges once even when the person was wrong', async () => {
