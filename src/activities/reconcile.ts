@@ -79,17 +79,19 @@ function refusedBefore(facts: ChargeFacts): ChargeOutcome | null {
 }
 
 async function ask(deps: ActivityDeps, facts: ChargeFacts, reach: Reach): Promise<ReconcileAnswer> {
-  if (isResolvedAbsent(facts)) return askAfterVerdict(deps, facts);
-  if (facts.paymentIntentId === null && !facts.create.sentBefore) {
+  const resolved = isResolvedAbsent(facts);
+  if (!resolved && facts.paymentIntentId === null && !facts.create.sentBefore) {
     return { kind: 'resumable', generation: facts.generation, because: 'neverSent' };
   }
   try {
+    if (resolved) return await askAfterVerdict(deps, facts);
     const intent = await findIntent(deps, facts);
     if (intent === null) return await nothingFound(deps, facts, reach);
     return await answerFor(deps, { facts, intent, reach });
   } catch (error) {
     if (!(error instanceof LookupFailed)) throw error;
-    await note(deps, facts, { reason: 'look_up_failed', because: 'cannotTell' });
+    // What a person said stays to be read.
+    if (!resolved) await note(deps, facts, { reason: 'look_up_failed', because: 'cannotTell' });
     throw tryAgain(FAILURES.chargeIndeterminate, error.message);
   }
 }
@@ -106,15 +108,10 @@ async function askAfterVerdict(deps: ActivityDeps, facts: ChargeFacts): Promise<
     reason: facts.reason ?? 'resolved_absent',
     because: 'cannotTell',
   };
-  try {
-    const intent = await findIntent(deps, facts);
-    const reading = intent === null ? null : readIntent(facts, intent);
-    if (reading?.kind !== 'settled' || reading.outcome.outcome !== 'charged') return asSaid;
-    return { kind: 'settled', charge: outcomeOf(facts, reading.outcome) };
-  } catch (error) {
-    if (!(error instanceof LookupFailed)) throw error;
-    throw tryAgain(FAILURES.chargeIndeterminate, error.message);
-  }
+  const intent = await findIntent(deps, facts);
+  const reading = intent === null ? null : readIntent(facts, intent);
+  if (reading?.kind !== 'settled' || reading.outcome.outcome !== 'charged') return asSaid;
+  return { kind: 'settled', charge: outcomeOf(facts, reading.outcome) };
 }
 
 /** No intent carries the key: inside the window the same key is safe, it creates or brings the lost reply. */
