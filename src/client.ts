@@ -159,10 +159,13 @@ export class RunClient {
     }
   }
 
-  /** Sweeps now, beside the hourly Schedule, and waits for the result. Two at once: the second joins the first. */
+  /**
+   * Sweeps now, beside the hourly Schedule, and waits for the result. Two at once of one kind: the second
+   * joins the first.
+   */
   async sweep(input: HousekeepingInput): Promise<SweepReport> {
     const handle = await this.temporal.workflow.start<typeof housekeeping>('housekeeping', {
-      workflowId: `${HOUSEKEEPING_ID}-by-hand`,
+      workflowId: `${HOUSEKEEPING_ID}-${input.everything === true ? 'everything' : 'by-hand'}`,
       taskQueue: BILLING_TASK_QUEUE,
       args: [input],
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',

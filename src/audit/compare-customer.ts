@@ -205,9 +205,11 @@ function* recordChecks(planned: AuditedCustomer): Generator<Found> {
 function* chargedRecordChecks(slot: AuditedSlot, planned: AuditedCustomer): Generator<Found> {
   const charged = slot.state === 'charged';
   const paid = planned.generations.filter((generation) => generation.outcome === 'charged');
-  // A success that came after a refusal (confirmed by hand): the refusal stays the answer to our key.
+  // A success that came after a refusal (confirmed by hand): the refusal stays the answer to our key, and
+  // only the log's entry tells it from a row that somebody changed.
   const afterRefusal =
     paid.length === 0 &&
+    planned.logged.length === 1 &&
     planned.generations.some(
       ({ operation, generation, outcome }) =>
         operation === 'confirm' &&

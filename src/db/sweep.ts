@@ -17,7 +17,9 @@ export async function listSweepSlots(db: Db, page: SweepPage): Promise<readonly 
       -- a claim that nothing was sent for is its run's, unless that run is over and nobody holds it
       AND (c.state <> 'claimed' OR (r.state = 'completed' AND r.control = 'running'))
       AND (${everything} OR (
-        c.updated_at < now() - interval '10 minutes'
+        -- a person has decided that it is not to be billed again: only an event, or an order, looks at it
+        c.reason IS DISTINCT FROM 'resolved_absent'
+        AND c.updated_at < now() - interval '10 minutes'
         AND coalesce(c.looked_at < now() - CASE
           WHEN c.sent_at < now() - interval '24 hours' THEN interval '350 minutes'
           ELSE interval '50 minutes' END, true)))

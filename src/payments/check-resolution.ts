@@ -1,7 +1,9 @@
+import type { SlotRef } from '../domain/ids.ts';
+import { METADATA } from './frozen-request.ts';
 import type { ChargeSeen, PaymentGateway } from './gateway.ts';
 
 /** What the slot must agree with. */
-export interface ResolvedSlot {
+export interface ResolvedSlot extends SlotRef {
   readonly paymentIntentId: string | null;
   readonly stripeCustomerId: string;
   readonly amountMinor: number;
@@ -25,6 +27,19 @@ export async function checkCharge(
   if (problem !== null) return { ok: false, problem };
   if (charge.paymentIntentId === null) {
     return { ok: false, problem: `${charge.id} belongs to no PaymentIntent, so it is not ours` };
+  }
+  const { metadata } = await gateway.retrievePaymentIntent(charge.paymentIntentId);
+  const named = (name: keyof typeof METADATA): string | undefined => metadata[METADATA[name]];
+  const other =
+    (named('period') ?? slot.period) !== slot.period ||
+    (named('namespace') ?? slot.namespace) !== slot.namespace ||
+    (named('customer') ?? slot.customerId) !== slot.customerId;
+  if (other) {
+    const whose = `${named('customer') ?? ''} in ${named('period') ?? ''} (${named('namespace') ?? ''})`;
+    return {
+      ok: false,
+      problem: `${charge.id} pays ${whose}, by the metadata of its PaymentIntent`,
+    };
   }
   return { ok: true, paymentIntentId: charge.paymentIntentId };
 }
@@ -54,7 +69,7 @@ function problemOf(charge: ChargeSeen, slot: ResolvedSlot): string | null {
 /** Why a slot cannot be called absent, by Stripe's own word, or null. Throws LookupFailed without an answer. */
 export async function checkAbsent(
   gateway: PaymentGateway,
-  slot: ResolvedSlot,
+  slot: Pick<ResolvedSlot, 'paymentIntentId'>,
 ): Promise<string | null> {
   if (slot.paymentIntentId === null) return null;
   const { id, status } = await gateway.retrievePaymentIntent(slot.paymentIntentId);

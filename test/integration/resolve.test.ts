@@ -153,7 +153,7 @@ describe('resolving a slot as charged', () => {
     const dossier = await readDossier(engine.db, slot);
     const chargeId = engine.simulator.ledger({ customer: slot.customerId }).entries[0]?.charge;
     if (dossier === null || chargeId == null) throw new Error('nothing to resolve');
-    const checked = await checkCharge(engine.deps.gateway, dossier, chargeId);
+    const checked = await checkCharge(engine.deps.gateway, { ...dossier, ...slot }, chargeId);
     if (!checked.ok) throw new Error(checked.problem);
     const verdict = { as: 'charged', chargeId, paymentIntentId: checked.paymentIntentId } as const;
     expect(await resolveSlot(engine.db, slot, said({ verdict }))).toMatchObject({
@@ -177,14 +177,19 @@ describe('resolving a slot as charged', () => {
     const foreign = engine.simulator.ledger({ customer: other.customerId }).entries[0]?.charge;
     if (dossier === null || foreign == null) throw new Error('nothing to compare');
     const { gateway } = engine.deps;
-    const problem = async (parts: Partial<typeof dossier>): Promise<string> => {
-      const checked = await checkCharge(gateway, { ...dossier, ...parts }, foreign);
+    const problem = async (parts: Partial<typeof dossier>, slot = mine): Promise<string> => {
+      const checked = await checkCharge(gateway, { ...dossier, ...slot, ...parts }, foreign);
       return checked.ok ? '' : checked.problem;
     };
     expect(await problem({})).toMatch(/is a charge of cus_/);
     const theirs = { stripeCustomerId: `cus_${other.customerId}` };
     expect(await problem({ ...theirs, amountMinor: 1 })).toMatch(/over 1500 usd/);
     expect(await problem(theirs)).toMatch(/this slot owns pi_/);
+    const unknown = { ...theirs, paymentIntentId: null };
+    expect(await problem(unknown)).toMatch(/pays v\d+ in 2026-09 \(base\), by the metadata/);
+    const october = { ...other, period: runRef('2026-10').period };
+    expect(await problem(unknown, october)).toMatch(/pays v\d+ in 2026-09/);
+    expect(await problem(unknown, other)).toBe('');
   });
 });
 

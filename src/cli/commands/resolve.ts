@@ -6,7 +6,7 @@ import type { SlotRef } from '../../domain/ids.ts';
 import { describeAmount } from '../../domain/money-text.ts';
 import { readDossier, type Dossier } from '../../db/dossier.ts';
 import { resolveSlot, type ResolutionAnswer, type Verdict } from '../../db/resolutions.ts';
-import { checkAbsent, checkCharge } from '../../payments/check-resolution.ts';
+import { checkAbsent, checkCharge, type ResolvedSlot } from '../../payments/check-resolution.ts';
 import { LookupFailed } from '../../payments/gateway.ts';
 import { createStripeGateway } from '../../payments/stripe-gateway.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
@@ -19,6 +19,8 @@ Without --as, shows what is known of the customer's charge, and changes nothing.
   --as absent    nothing was charged: the customer is billed again under a new key, on the same PaymentIntent
 Only a slot that is in review, or whose keys are too old to be sent again, can be resolved: everything else
 Stripe answers by itself. RESOLVE_APPROVERS=2 asks for a second person who says the same.`;
+
+const MAX_EVIDENCE = 400;
 
 interface Options {
   readonly as?: 'charged' | 'absent' | undefined;
@@ -85,7 +87,12 @@ function problemOf({ as, charge, evidence }: Options): string | null {
     const orders = evidence !== undefined || charge !== undefined;
     return orders ? 'say --as charged or --as absent' : null;
   }
-  if ((evidence ?? '').trim() === '') return '--evidence must say what you saw, and where';
+  const said = evidence ?? '';
+  if (said.trim() === '') return '--evidence must say what you saw, and where';
+  // It goes into the rerun's reason as well, which takes no more.
+  if (said.length > MAX_EVIDENCE || /\p{Cc}/u.test(said)) {
+    return `--evidence must be one line of at most ${MAX_EVIDENCE} characters`;
+  }
   if (as === 'absent') return charge === undefined ? null : '--charge goes with --as charged';
   if (/^(ch|py)_[A-Za-z0-9_]+$/.test(charge ?? '')) return null;
   return '--as charged needs --charge ch_…: the charge that pays this period';
@@ -97,19 +104,31 @@ async function decide(
 ): Promise<ResolutionAnswer> {
   const { slot, dossier, options } = on;
   const { config, platform } = session;
-  const verdict = await checkedVerdict(session, dossier, options);
-  return resolveSlot(platform.database.db, slot, {
-    verdict,
-    evidence: options.evidence ?? '',
-    operator: options.operator,
-    approvers: config.RESOLVE_APPROVERS,
-  });
+  const verdict = await checkedVerdict(session, { ...dossier, ...slot }, options);
+  try {
+    return await resolveSlot(platform.database.db, slot, {
+      verdict,
+      evidence: options.evidence ?? '',
+      operator: options.operator,
+      approvers: config.RESOLVE_APPROVERS,
+    });
+  } catch (error) {
+    const constraint = error instanceof Error && 'constraint' in error ? error.constraint : null;
+    const taken =
+      constraint === 'charge_pays_one_slot' || constraint === 'payment_intent_serves_one_slot';
+    if (!taken) throw error;
+    throw new CommandError(
+      EXIT.failed,
+      `${options.charge ?? ''} pays another slot already: nothing was changed`,
+      error,
+    );
+  }
 }
 
 /** The verdict, once Stripe has not contradicted it. */
 async function checkedVerdict(
   session: Session,
-  dossier: Dossier,
+  dossier: ResolvedSlot,
   options: Options,
 ): Promise<Verdict> {
   const { stripe } = session.platform;

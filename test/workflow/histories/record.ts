@@ -89,7 +89,7 @@ it('records the sweep, and a look that sends nothing', async () => {
   await stack.client.run(run).result();
   expect(await stack.client.sweep({ everything: true })).toMatchObject({ looked: 1 });
   const { temporal } = stack.client;
-  await storeHistory(temporal, { name: 'housekeeping', workflowId: `${HOUSEKEEPING_ID}-by-hand` });
+  await storeHistory(temporal, { name: 'housekeeping', workflowId: `${HOUSEKEEPING_ID}-everything` });
   await stack.client.lookAtCustomer(slotRef('paid', run));
   await temporal.workflow.getHandle(`${root}/paid`).result();
   await storeHistory(temporal, { name: 'customer-looked', workflowId: `${root}/paid` });
