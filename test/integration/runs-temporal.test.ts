@@ -1,5 +1,8 @@
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import { afterEach, describe, expect, it } from 'vitest';
+import { temporalPlace } from '../../src/client/temporal-place.ts';
+import { adoptEnvironment } from '../../src/db/adopt-environment.ts';
+import { EnvironmentMismatch } from '../../src/db/environment.ts';
 import { shardWorkflowId } from '../../src/domain/ids.ts';
 import { insertCustomers, runRef } from '../support/engine.ts';
 import { assertInvariants } from '../support/invariants.ts';
@@ -94,8 +97,22 @@ describe('a Temporal server that forgets everything in the middle of a run', () 
     const abandoned = stack;
     await env.teardown();
     env = await startQuietDevServer();
-    const again = await startStack(env, { adopt: { databaseUrl, simulator } });
+    const again = await startStack(env, { adopt: { databaseUrl, simulator }, workers: 0 });
     stack = again;
+    // Another Temporal than the database was bound to: nobody bills there before somebody says so.
+    await expect(again.addWorker()).rejects.toThrow(EnvironmentMismatch);
+    const { workflowService } = again.client.temporal;
+    const adopted = await adoptEnvironment(
+      again.db,
+      {
+        account: again.deps.account,
+        liveMode: false,
+        temporal: await temporalPlace(workflowService, 'default'),
+      },
+      { operator: 'olga', reason: 'Temporal lost its file', accountChanged: false },
+    );
+    expect(adopted.kind).toBe('adopted');
+    await again.addWorker();
     expect((await again.client.startRun(run, 'again')).kind).toBe('started');
     const totals = await again.client.run(run).result();
     expect(totals).toMatchObject({ open: 0, counts: { charged: 60 } });

@@ -180,8 +180,6 @@ export interface WorldOptions {
   readonly chargesPerSecond: number;
   readonly stripeTimeoutMs?: number;
   readonly simulator?: SimulatorOptions;
-  /** keep Temporal's state in memory only */
-  readonly forgetful?: boolean;
 }
 
 /** PostgreSQL, a Temporal server, a simulator and customers; nothing runs yet. */
@@ -191,7 +189,7 @@ export async function startWorld(options: WorldOptions): Promise<World> {
   const { url: databaseUrl } = await postgres.createDatabase();
   await migrate(databaseUrl);
   const file = path.join(folder, 'temporal.db');
-  const temporal = await startTemporal(options.forgetful === true ? {} : { file });
+  const temporal = await startTemporal({ file });
   const simulator = await startSimulator({ endpointRate: 0, accountRate: 0, ...options.simulator });
   worlds.push(async () => {
     await simulator.close();
@@ -272,6 +270,7 @@ async function startWorker(world: World, options: WorldOptions): Promise<TestPro
   const worker = run(process.execPath, [CLI, 'worker'], {
     PATH: process.env['PATH'] ?? '',
     HOME: process.env['HOME'] ?? tmpdir(),
+    NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '',
     DATABASE_URL: world.databaseUrl,
     TEMPORAL_ADDRESS: world.temporal.address,
     TEMPORAL_CONFIG_FILE: '/dev/null',

@@ -13,6 +13,8 @@ const COMMAND = fileURLToPath(new URL('../../bin/chargeonce', import.meta.url));
 
 /** Longest that one command of a test may take; the slowest starts every part on a busy machine. */
 const COMMAND_TIMEOUT_MS = 120_000;
+/** `up` stays as long as the tests of its file need it. */
+const UP_TIMEOUT_MS = 15 * 60_000;
 const POLL_MS = 50;
 
 /** How a command ended. */
@@ -83,6 +85,9 @@ export async function testHome(env: Readonly<Record<string, string>> = {}): Prom
     CHARGEONCE_HOME: path.join(folder, 'home'),
     TEMPORAL_CLI_PATH: temporal,
     TEMPORAL_SOURCES: 'wheel',
+    ...(process.env['NODE_COMPILE_CACHE'] === undefined
+      ? {}
+      : { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }),
     ...env,
   };
   const start: TestHome['start'] = (args, options = {}) =>
@@ -120,7 +125,8 @@ function startCommand(
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
   child.stdin.on('error', () => {}).end(input ?? '');
-  const late = setTimeout(() => child.kill('SIGKILL'), COMMAND_TIMEOUT_MS);
+  const longest = args[0] === 'up' ? UP_TIMEOUT_MS : COMMAND_TIMEOUT_MS;
+  const late = setTimeout(() => child.kill('SIGKILL'), longest);
   let over = false;
   const ended = new Promise<Ended>((resolve, reject) => {
     child.once('error', reject);
