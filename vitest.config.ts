@@ -35,6 +35,16 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
+          exclude: ['test/integration/embedded/**'],
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
+          name: 'embedded',
+          include: ['test/integration/embedded/**/*.test.ts'],
           testTimeout: 60_000,
           hookTimeout: 120_000,
           ...servers,
