@@ -195,6 +195,8 @@ export class SimulatedDatabase {
           this.#waiting.push(resolve);
         });
       }
+      // Its process died while it waited: the server closes the connection and nothing is begun on it.
+      if (!fiber.alive && sql.startsWith('BEGIN')) await new Promise<never>(() => {});
       if (fault !== null && fault.kind !== 'answerLost') {
         throw Object.assign(new Error(`simulated ${fault.kind}`), { code: fault.kind });
       }
