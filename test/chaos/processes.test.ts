@@ -12,7 +12,22 @@ describe('a worker that was frozen', () => {
     const world = await startWorld({
       customers,
       chargesPerSecond: 20,
-      simulator: { latencyMs: 300 },
+      // Five creates are at work for longer than the freeze takes to be noticed, so that there is
+      // something to take over.
+      simulator: {
+        latencyMs: 100,
+        faults: {
+          rules: [
+            {
+              id: 'held',
+              endpoint: 'payment_intents.create',
+              kind: 'slow',
+              delayMs: 1.5 * HEARTBEAT_TIMEOUT_MS,
+              limit: 5,
+            },
+          ],
+        },
+      },
     });
     const frozen = await world.startWorker();
     await world.startRun();
@@ -27,7 +42,7 @@ describe('a worker that was frozen', () => {
     // The successor takes over while the frozen one still has its attempt open; then both are alive.
     let workersBefore = 0;
     await waitFor(async () => (workersBefore = await attemptWorkers(world)) > 0, {
-      timeoutMs: HEARTBEAT_TIMEOUT_MS + 20_000,
+      timeoutMs: HEARTBEAT_TIMEOUT_MS + 40_000,
       otherwise: () => 'no second attempt was made while the first was still open',
     });
     frozen.signal('SIGCONT');
