@@ -104,6 +104,8 @@ async function decide(
 ): Promise<ResolutionAnswer> {
   const { slot, dossier, options } = on;
   const { config, platform } = session;
+  const { state } = dossier;
+  if (state !== 'indeterminate' && state !== 'in_review') return { kind: 'notOpen', state };
   const verdict = await checkedVerdict(session, { ...dossier, ...slot }, options);
   try {
     return await resolveSlot(platform.database.db, slot, {
