@@ -1,7 +1,8 @@
 import { userInfo } from 'node:os';
 import { loadConfig, type Config } from '../config.ts';
 import { parseBillingPeriod } from '../domain/billing-period.ts';
-import type { RunRef } from '../domain/ids.ts';
+import { parseCustomerId } from '../domain/customer-id.ts';
+import type { RunRef, SlotRef } from '../domain/ids.ts';
 import { parseBillingNamespace } from '../domain/namespace.ts';
 import { CommandError, EXIT, type ExitCode } from './exit-codes.ts';
 import { processOutput, type Output } from './output.ts';
@@ -66,6 +67,14 @@ export function parseRun(period: string, namespace: string): RunRef {
   const parsedNamespace = parseBillingNamespace(namespace);
   if (!parsedNamespace.ok) throw new CommandError(EXIT.usage, parsedNamespace.problem);
   return { period: parsedPeriod.period, namespace: parsedNamespace.namespace };
+}
+
+/** A customer's slot as typed, or a usage error that says how to write it. */
+export function parseSlot(period: string, customer: string, namespace: string): SlotRef {
+  const run = parseRun(period, namespace);
+  const id = parseCustomerId(customer);
+  if (!id.ok) throw new CommandError(EXIT.usage, id.problem);
+  return { ...run, customerId: id.customerId };
 }
 
 /** Who gives the order, when not said: the login name, which the audit log shows. */

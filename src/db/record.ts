@@ -38,8 +38,7 @@ export async function recordOutcome(
     result.outcome === 'declined' ? result.declinedChargeId : (charged?.chargeId ?? null);
   // blocked keeps its generation open for the same key; indeterminate is not an answer.
   const closes = result.outcome !== 'indeterminate' && result.outcome !== 'blocked';
-  // What a person looks at is settled by an answer of Stripe's, and by nothing less.
-  const settles = closes;
+  // Stripe's own answer; a claim that was never sent is put in doubt before one settles it.
   const answered = result.outcome === 'charged' || result.outcome === 'declined';
   const { rows } = await sql<{ written: boolean }>`
     WITH slot AS (
@@ -48,7 +47,7 @@ export async function recordOutcome(
         settled_at = CASE WHEN ${closes} THEN now() END, updated_at = now()
       WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
         AND generation = ${outcome.generation}
-        AND (state IN ('sent', 'indeterminate') OR (state = 'claimed' AND NOT ${answered}) OR (state = 'in_review' AND ${settles})
+        AND (state IN ('sent', 'indeterminate') OR (state = 'claimed' AND NOT ${answered}) OR (state = 'in_review' AND ${closes})
           -- a success that Stripe shows is the truth, also after a refusal
           OR (state IN ('declined', 'misconfigured', 'blocked') AND ${charged !== null}))
       RETURNING namespace, period, customer_id, payment_intent_id

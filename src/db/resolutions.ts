@@ -6,6 +6,7 @@ import { writeAuditEntry } from './audit-log.ts';
 import type { Db } from './database.ts';
 import { lockSlot } from './generations.ts';
 import { recordOutcome } from './record.ts';
+import { SEND_WINDOW } from './sends.ts';
 
 /** What a person says about a slot that Stripe could not answer for. */
 export type Verdict =
@@ -72,7 +73,7 @@ export async function resolveSlot(
 async function readOpenKeys(trx: Db, slot: SlotRef): Promise<{ keys: number; young: boolean }> {
   const { rows } = await sql<{ keys: number; young: boolean }>`
     SELECT count(*)::integer AS keys,
-      coalesce(bool_or(first_sent_at > now() - interval '23 hours'), false) AS young
+      coalesce(bool_or(first_sent_at > now() - ${SEND_WINDOW}::interval), false) AS young
     FROM charge_generations
     WHERE namespace = ${slot.namespace} AND period = ${slot.period} AND customer_id = ${slot.customerId}
       AND outcome IS NULL`.execute(trx);

@@ -7,7 +7,7 @@ import type { Db } from './database.ts';
  * Stripe may prune a key once it is 24 h old, and then executes it again. One hour of margin: within
  * this window of the first send a key may be sent, after it only reconcile may look.
  */
-const SEND_WINDOW = '23 hours';
+export const SEND_WINDOW = '23 hours';
 
 interface GenerationFacts {
   readonly key: string;

@@ -38,3 +38,9 @@ export function sqlstateOf(error: unknown): string | null {
   // Its class starts with a digit, F, H, P or X; never with E, as Node's EPIPE and EPERM do.
   return /^[0-9FHPX][0-9A-Z]{4}$/.test(error.code) ? error.code : null;
 }
+
+/** The name of the constraint that refused, our triggers' own included; null for any other error. */
+export function constraintOf(error: unknown): string | null {
+  if (!(error instanceof Error) || !('constraint' in error)) return null;
+  return typeof error.constraint === 'string' ? error.constraint : null;
+}

@@ -1,23 +1,9 @@
 import { sql } from 'kysely';
 import type { SlotState } from '../domain/charge.ts';
 import type { SlotRef } from '../domain/ids.ts';
+import type { WebhookFacts } from '../domain/webhook-facts.ts';
 import type { Db } from './database.ts';
 import type { WebhookResult } from './schema.ts';
-
-/** What is kept of an event: ids and our own metadata, never its payload. */
-export interface WebhookFacts {
-  readonly eventId: string;
-  readonly type: string;
-  readonly apiVersion: string | null;
-  readonly account: string | null;
-  readonly livemode: boolean;
-  readonly createdSeconds: number;
-  readonly objectId: string;
-  readonly paymentIntentId: string | null;
-  readonly chargeId: string | null;
-  readonly idempotencyKey: string | null;
-  readonly slot: SlotRef | null;
-}
 
 /** An event that this caller may process until its lease ends. */
 export interface ClaimedEvent {

@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import type { AttemptAnswer } from '../domain/charge.ts';
 import type { IdempotencyKey } from '../domain/idempotency-key.ts';
-import { LookupFailed, type FrozenSend, type Refusal } from './gateway.ts';
+import type { FrozenSend, Refusal } from './gateway.ts';
+import { listAll, pagesOf } from './stripe-lists.ts';
+import { expandable, idOf, parseReply } from './stripe-replies.ts';
 
 /** A charge with what decides whether it is an extra one, and how much of it is left to give back. */
 export interface ListedCharge {
@@ -69,8 +71,6 @@ export function refundRequestBody(line: {
   }).toString();
 }
 
-/** Largest page of a v1 list (docs.stripe.com/api/pagination). */
-const LIST_PAGE = 100;
 /** A million charges: more in one range is to be looked at in parts. */
 const MAX_CHARGE_PAGES = 10_000;
 /** Stripe allows many partial refunds; a charge with thousands of them is not one of ours. */
@@ -95,12 +95,12 @@ export function createRefundGateway({ apiVersion, get, post }: RefundCalls): Ref
     apiVersion,
     async *listCharges({ createdGte, createdLt }) {
       const params = { 'created[gte]': String(createdGte), 'created[lt]': String(createdLt) };
-      const pages = pagesOf(get, { path: '/v1/charges', params, item: chargeSchema });
-      for await (const page of pages) yield page.map(toListedCharge);
+      const query = { path: '/v1/charges', params, item: chargeSchema, maxPages: MAX_CHARGE_PAGES };
+      for await (const page of pagesOf(get, query)) yield page.map(toListedCharge);
     },
     async readCharge(id) {
       return toListedCharge(
-        parse(chargeSchema, await get(`/v1/charges/${encodeURIComponent(id)}`)),
+        parseReply(chargeSchema, await get(`/v1/charges/${encodeURIComponent(id)}`)),
       );
     },
     async createRefund(send) {
@@ -113,49 +113,13 @@ export function createRefundGateway({ apiVersion, get, post }: RefundCalls): Ref
       return { kind: 'refund', refund: toRefund(parsed.data), answer: reply.answer };
     },
     async listRefunds(chargeId) {
-      const found: RefundSeen[] = [];
-      const query = {
-        path: '/v1/refunds',
-        params: { charge: chargeId },
-        item: refundSchema,
-        maxPages: MAX_REFUND_PAGES,
-      };
-      for await (const page of pagesOf(get, query)) found.push(...page.map(toRefund));
-      return found;
+      const params = { charge: chargeId };
+      const query = { path: '/v1/refunds', params, item: refundSchema, maxPages: MAX_REFUND_PAGES };
+      return (await listAll(get, query)).map(toRefund);
     },
   };
 }
 
-async function* pagesOf<T extends { readonly id: string }>(
-  get: RefundCalls['get'],
-  query: {
-    path: string;
-    params: Readonly<Record<string, string>>;
-    item: z.ZodType<T>;
-    maxPages?: number;
-  },
-): AsyncGenerator<readonly T[]> {
-  const { maxPages = MAX_CHARGE_PAGES } = query;
-  const schema = z.object({ data: z.array(query.item), has_more: z.boolean() });
-  let after: string | null = null;
-  for (let page = 0; page < maxPages; page += 1) {
-    const params = new URLSearchParams({ ...query.params, limit: String(LIST_PAGE) });
-    if (after !== null) params.set('starting_after', after);
-    const list: z.infer<typeof schema> = parse(
-      schema,
-      await get(`${query.path}?${params.toString()}`),
-    );
-    yield list.data;
-    after = list.data.at(-1)?.id ?? null;
-    if (!list.has_more || after === null) return;
-  }
-  throw new LookupFailed(`${query.path} did not end after ${maxPages} pages`, {
-    status: null,
-    cause: undefined,
-  });
-}
-
-const expandable = z.union([z.string(), z.object({ id: z.string() })]).nullish();
 const metadata = z.record(z.string(), z.string()).nullish();
 
 const chargeSchema = z.object({
@@ -208,18 +172,4 @@ function toRefund(refund: z.infer<typeof refundSchema>): RefundSeen {
     chargeId: idOf(refund.charge),
     metadata: refund.metadata ?? {},
   };
-}
-
-function parse<T>(schema: z.ZodType<T>, body: unknown): T {
-  const parsed = schema.safeParse(body);
-  if (parsed.success) return parsed.data;
-  throw new LookupFailed('the answer is not what Stripe documents', {
-    status: null,
-    cause: parsed.error,
-  });
-}
-
-function idOf(value: string | { id: string } | null | undefined): string | null {
-  if (value == null) return null;
-  return typeof value === 'string' ? value : value.id;
 }

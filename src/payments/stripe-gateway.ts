@@ -1,10 +1,8 @@
 import http from 'node:http';
 import https from 'node:https';
 import Stripe from 'stripe';
-import { z } from 'zod';
 import type { AttemptAnswer } from '../domain/charge.ts';
 import {
-  ListTooLong,
   LookupFailed,
   type EventQuery,
   type FrozenSend,
@@ -19,6 +17,7 @@ import {
   KeyGuardTransport,
   type SendInFlight,
 } from './key-guard.ts';
+import { listAll, type PagedQuery } from './stripe-lists.ts';
 import {
   accountSchema,
   chargeSchema,
@@ -36,8 +35,6 @@ const STRIPE_API_VERSION = '2026-10-28.endive';
 
 /** Whoever asks for more patience than this gets it in a settle round: retries stay within a key's life. */
 const MAX_RETRY_AFTER_MS = 60_000;
-/** Largest page of a v1 list (docs.stripe.com/api/pagination). */
-const LIST_PAGE = 100;
 /** One customer and a few minutes hold a handful of intents; more means the query is wrong. */
 const MAX_LIST_PAGES = 50;
 /** Sockets kept to Stripe: above charges in flight of one worker, so none waits for another. */
@@ -86,6 +83,9 @@ export function createStripeGateway(
     }
   };
 
+  const all = <T extends { readonly id: string }>(query: Omit<PagedQuery<T>, 'maxPages'>) =>
+    listAll(get, { ...query, maxPages: MAX_LIST_PAGES });
+
   return {
     apiVersion: STRIPE_API_VERSION,
     async account() {
@@ -102,13 +102,11 @@ export function createStripeGateway(
     async listPaymentIntents({ customer, createdGte }) {
       const params = { customer, 'created[gte]': String(createdGte) };
       const path = '/v1/payment_intents';
-      return (await listAll(get, { path, params, item: intentSchema })).map(toFacts);
+      return (await all({ path, params, item: intentSchema })).map(toFacts);
     },
     async listChargesOf(id) {
       const params = { payment_intent: id };
-      return (await listAll(get, { path: '/v1/charges', params, item: chargeSchema })).map(
-        toCharge,
-      );
+      return (await all({ path: '/v1/charges', params, item: chargeSchema })).map(toCharge);
     },
     async retrieveCharge(id) {
       const reply = await get(`/v1/charges/${encodeURIComponent(id)}`);
@@ -116,7 +114,7 @@ export function createStripeGateway(
     },
     async listEvents(query) {
       const params = eventParams(query);
-      return (await listAll(get, { path: '/v1/events', params, item: eventSchema })).map(toEvent);
+      return (await all({ path: '/v1/events', params, item: eventSchema })).map(toEvent);
     },
     refunds: createRefundGateway({ apiVersion: STRIPE_API_VERSION, get, post: send }),
     close: () => agent.destroy(),
@@ -215,28 +213,6 @@ function toRefusal(from: {
     retryAfterMs: after > 0 ? Math.min(after * 1000, MAX_RETRY_AFTER_MS) : null,
     paymentIntent: body?.payment_intent == null ? null : toFacts(body.payment_intent),
   };
-}
-
-/** All pages of a list, newest first. A list that does not end is no answer. */
-async function listAll<T extends { readonly id: string }>(
-  get: (path: string) => Promise<unknown>,
-  query: { path: string; params: Readonly<Record<string, string>>; item: z.ZodType<T> },
-): Promise<readonly T[]> {
-  const schema = z.object({ data: z.array(query.item), has_more: z.boolean() });
-  const found: T[] = [];
-  let after: string | null = null;
-  for (let page = 0; page < MAX_LIST_PAGES; page += 1) {
-    const params = new URLSearchParams({ ...query.params, limit: String(LIST_PAGE) });
-    if (after !== null) params.set('starting_after', after);
-    const list = parseReply(schema, await get(`${query.path}?${params.toString()}`));
-    found.push(...list.data);
-    after = list.data.at(-1)?.id ?? null;
-    if (!list.has_more || after === null) return found;
-  }
-  throw new ListTooLong(`${query.path} did not end after ${MAX_LIST_PAGES} pages`, {
-    status: null,
-    cause: undefined,
-  });
 }
 
 function eventParams(query: EventQuery): Record<string, string> {

@@ -9,7 +9,8 @@ import {
 // What we read of Stripe's objects, and nothing else: the rest stays at Stripe.
 
 const nullable = z.string().nullish();
-const expandable = z.union([z.string(), z.object({ id: z.string() })]).nullish();
+/** Stripe gives an id, or the whole object where it is expanded; {@link idOf} reads either. */
+export const expandable = z.union([z.string(), z.object({ id: z.string() })]).nullish();
 
 export const accountSchema = z.object({ id: z.string().min(1) });
 
@@ -117,7 +118,8 @@ export function toEvent(event: z.infer<typeof eventSchema>): ProviderEvent {
   };
 }
 
-function idOf(value: string | { id: string } | null | undefined): string | null {
+/** The id of an object that may be expanded or missing. */
+export function idOf(value: string | { id: string } | null | undefined): string | null {
   if (value == null) return null;
   return typeof value === 'string' ? value : value.id;
 }

@@ -4,34 +4,17 @@ import { z } from 'zod';
 import { parseBillingPeriod } from '../domain/billing-period.ts';
 import { parseCustomerId } from '../domain/customer-id.ts';
 import type { SlotRef } from '../domain/ids.ts';
+import type { WebhookFacts } from '../domain/webhook-facts.ts';
 import { parseBillingNamespace } from '../domain/namespace.ts';
 import { METADATA } from './frozen-request.ts';
 
 /** Stripe's own tolerance (docs.stripe.com/webhooks#verify-manually), here in both directions. */
 const SIGNATURE_TOLERANCE_SECONDS = 300;
 
-/** What we take out of an event. Names, e-mails and cards of the payload stay behind. */
-export interface StripeEventFacts {
-  readonly eventId: string;
-  readonly type: string;
-  readonly apiVersion: string | null;
-  /** the connected account, on Connect events only */
-  readonly account: string | null;
-  readonly livemode: boolean;
-  readonly createdSeconds: number;
-  readonly objectId: string;
-  readonly paymentIntentId: string | null;
-  readonly chargeId: string | null;
-  /** of the request that caused it, when it is one of ours: keys of others may be anything */
-  readonly idempotencyKey: string | null;
-  /** our metadata; null when it is not there, or names no slot we could have */
-  readonly slot: SlotRef | null;
-}
-
 type WebhookRefusal = 'no_signature' | 'stale_signature' | 'wrong_signature' | 'not_an_event';
 
 export type WebhookReading =
-  | { readonly kind: 'event'; readonly event: StripeEventFacts }
+  | { readonly kind: 'event'; readonly event: WebhookFacts }
   | { readonly kind: 'refused'; readonly reason: WebhookRefusal };
 
 export interface SignedBody {
@@ -113,7 +96,7 @@ const eventSchema = z.object({
   }),
 });
 
-function readEvent(text: string): StripeEventFacts | null {
+function readEvent(text: string): WebhookFacts | null {
   let json: unknown;
   try {
     json = JSON.parse(text);

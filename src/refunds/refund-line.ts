@@ -8,6 +8,7 @@ import {
   type StartedRefund,
 } from '../db/refunds.ts';
 import { readCountedCharges, type RefundLine } from '../db/refund-plans.ts';
+import { constraintOf } from '../db/sqlstate.ts';
 import { LookupFailed } from '../payments/gateway.ts';
 import {
   REFUND_KEY_METADATA,
@@ -59,7 +60,8 @@ export async function refundLine(
     // A look-up that did not succeed says nothing: the line stays as it is.
     if (error instanceof LookupFailed) return { state: 'unknown', reason: error.message };
     const constraint = constraintOf(error);
-    if (constraint !== null) return { state: 'left', reason: constraint };
+    if (constraint !== null && REFUSALS.has(constraint))
+      return { state: 'left', reason: constraint };
     throw error;
   }
 }
@@ -76,12 +78,6 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'kept_charge_stays',
   'one_refund_open_per_charge',
 ]);
-
-function constraintOf(error: unknown): string | null {
-  if (!(error instanceof Error) || !('constraint' in error)) return null;
-  const { constraint } = error;
-  return typeof constraint === 'string' && REFUSALS.has(constraint) ? constraint : null;
-}
 
 async function send(deps: RefundDeps, line: RefundLine, order: LineOrder): Promise<LineResult> {
   const attemptId = randomUUID();

@@ -10,6 +10,7 @@ import { ensureEnvironment, requireEnvironment } from '../../src/db/environment.
 import { migrate } from '../../src/db/migrate.ts';
 import { planRun } from '../../src/db/runs.ts';
 import type { DB } from '../../src/db/schema.ts';
+import { constraintOf } from '../../src/db/sqlstate.ts';
 import type { ChargeResult } from '../../src/domain/charge.ts';
 import type { RunRef, SlotRef } from '../../src/domain/ids.ts';
 import type { PaymentGateway } from '../../src/payments/gateway.ts';
@@ -195,10 +196,9 @@ export async function refusedBy(work: Promise<unknown>): Promise<string | null> 
     await work;
     return null;
   } catch (error) {
-    if (error instanceof Error && 'constraint' in error && typeof error.constraint === 'string') {
-      return error.constraint;
-    }
-    throw error;
+    const constraint = constraintOf(error);
+    if (constraint === null) throw error;
+    return constraint;
   }
 }
 

@@ -3,12 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from '@commander-js/extra-typings';
 import { assertNever } from '../../domain/assert-never.ts';
 import type { RerunAnswer } from '../../domain/charge.ts';
-import { parseCustomerId } from '../../domain/customer-id.ts';
 import type { SlotRef } from '../../domain/ids.ts';
 import { readItemAndSlot } from '../../db/slots.ts';
 import { readRun } from '../../db/runs.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
-import { defaultOperator, parseRun, withSession, type Session, type Shell } from '../shell.ts';
+import { defaultOperator, parseSlot, withSession, type Session, type Shell } from '../shell.ts';
 
 const POLL_MS = 300;
 
@@ -27,16 +26,13 @@ export function registerRerun(program: Command, shell: Shell): void {
     .option('--no-wait', 'do not wait for the outcome')
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (period, customer, options) => {
-      const run = parseRun(period, options.namespace);
-      const id = parseCustomerId(customer);
-      if (!id.ok) throw new CommandError(EXIT.usage, id.problem);
-      const slot = { ...run, customerId: id.customerId };
+      const slot = parseSlot(period, customer, options.namespace);
       const needs = { temporal: true, stripe: true, worker: true };
       await withSession(shell, { needs, json: options.json === true }, async (session) => {
-        if ((await readRun(session.platform.database.db, run)) === null) {
+        if ((await readRun(session.platform.database.db, slot)) === null) {
           throw new CommandError(
             EXIT.failed,
-            `${run.period} (${run.namespace}) was never planned here: nothing to rerun`,
+            `${slot.period} (${slot.namespace}) was never planned here: nothing to rerun`,
           );
         }
         const client = await session.platform.client();

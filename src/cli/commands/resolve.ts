@@ -1,17 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { Option, type Command } from '@commander-js/extra-typings';
 import { assertNever } from '../../domain/assert-never.ts';
-import { parseCustomerId } from '../../domain/customer-id.ts';
 import type { SlotRef } from '../../domain/ids.ts';
 import { describeAmount } from '../../domain/money-text.ts';
 import { readDossier, type Dossier } from '../../db/dossier.ts';
 import { resolveSlot, type ResolutionAnswer, type Verdict } from '../../db/resolutions.ts';
+import { constraintOf } from '../../db/sqlstate.ts';
 import { checkAbsent, checkCharge, type ResolvedSlot } from '../../payments/check-resolution.ts';
 import { LookupFailed } from '../../payments/gateway.ts';
 import { createStripeGateway } from '../../payments/stripe-gateway.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { bold, table } from '../output.ts';
-import { defaultOperator, parseRun, withSession, type Session, type Shell } from '../shell.ts';
+import { defaultOperator, parseSlot, withSession, type Session, type Shell } from '../shell.ts';
 
 const EXPLANATION = `
 Without --as, shows what is known of the customer's charge, and changes nothing.
@@ -46,10 +46,7 @@ export function registerResolve(program: Command, shell: Shell): void {
     .option('--json', 'print the result as one JSON object on the last line')
     .addHelpText('after', EXPLANATION)
     .action(async (period, customer, options) => {
-      const run = parseRun(period, options.namespace);
-      const id = parseCustomerId(customer);
-      if (!id.ok) throw new CommandError(EXIT.usage, id.problem);
-      const slot = { ...run, customerId: id.customerId };
+      const slot = parseSlot(period, customer, options.namespace);
       checkOptions(options);
       const absent = options.as === 'absent' && options.rerun;
       const needs = {
@@ -115,7 +112,7 @@ async function decide(
       approvers: config.RESOLVE_APPROVERS,
     });
   } catch (error) {
-    const constraint = error instanceof Error && 'constraint' in error ? error.constraint : null;
+    const constraint = constraintOf(error);
     const taken =
       constraint === 'charge_pays_one_slot' || constraint === 'payment_intent_serves_one_slot';
     if (!taken) throw error;

@@ -2,11 +2,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Db } from '../../db/database.ts';
 import { storeWebhookEvent } from '../../db/webhook-events.ts';
 import type { Log } from '../../log.ts';
-import type {
-  SignedBody,
-  StripeEventFacts,
-  WebhookReading,
-} from '../../payments/stripe-webhook.ts';
+import type { WebhookFacts } from '../../domain/webhook-facts.ts';
+import type { SignedBody, WebhookReading } from '../../payments/stripe-webhook.ts';
 import { Gate, type GateLimits } from '../gate.ts';
 import { refuse } from '../refuse.ts';
 import { isOfInterest } from '../webhooks/decide.ts';
@@ -99,12 +96,12 @@ function signedBodyOf(request: FastifyRequest): SignedBody {
 }
 
 /** Only Connect events name an account; every other one is of the account whose secret signed it. */
-function isOwnAccount({ account }: StripeEventFacts, own: string): boolean {
+function isOwnAccount({ account }: WebhookFacts, own: string): boolean {
   return account === null || account === own;
 }
 
 /** An event is a hint whose truth is looked up, so its version does not matter; it is worth knowing. */
-function noteVersion(seen: Set<string>, event: StripeEventFacts, deps: StripeWebhookDeps): void {
+function noteVersion(seen: Set<string>, event: WebhookFacts, deps: StripeWebhookDeps): void {
   const version = event.apiVersion ?? 'none';
   if (version === deps.apiVersion || seen.has(version) || seen.size > 20) return;
   seen.add(version);
@@ -114,7 +111,7 @@ function noteVersion(seen: Set<string>, event: StripeEventFacts, deps: StripeWeb
   );
 }
 
-async function store(deps: StripeWebhookDeps, event: StripeEventFacts) {
+async function store(deps: StripeWebhookDeps, event: WebhookFacts) {
   try {
     const stored = await storeWebhookEvent(deps.db, event);
     if (stored === 'conflict') {

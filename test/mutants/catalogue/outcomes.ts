@@ -75,8 +75,8 @@ export const OUTCOMES: readonly Mutant[] = [
     edits: [
       {
         file: 'src/db/record.ts',
-        find: "OR (state = 'in_review' AND ${settles})",
-        replace: "OR state = 'charged' OR (state = 'in_review' AND ${settles})",
+        find: "OR (state = 'in_review' AND ${closes})",
+        replace: "OR state = 'charged' OR (state = 'in_review' AND ${closes})",
       },
     ],
     catcher: integration('db-record', 'leaves a charged slot charged when %s comes late'),
@@ -89,8 +89,8 @@ export const OUTCOMES: readonly Mutant[] = [
     edits: [
       {
         file: 'src/db/record.ts',
-        find: "OR (state = 'in_review' AND ${settles})",
-        replace: "OR state = 'charged' OR (state = 'in_review' AND ${settles})",
+        find: "OR (state = 'in_review' AND ${closes})",
+        replace: "OR state = 'charged' OR (state = 'in_review' AND ${closes})",
       },
       {
         file: 'migrations/0006_absence-reviews-and-control.sql',

@@ -123,9 +123,9 @@ export const UNKNOWN: readonly Mutant[] = [
     bug: 'only the first page of a list is read',
     edits: [
       {
-        file: 'src/payments/stripe-gateway.ts',
-        find: 'if (!list.has_more || after === null) return found;',
-        replace: 'if (after !== null || !list.has_more) return found;',
+        file: 'src/payments/stripe-lists.ts',
+        find: 'if (!list.has_more || after === null) return;',
+        replace: 'if (after !== null || !list.has_more) return;',
       },
     ],
     catcher: unit('key-guard', 'reads every page of the list, and never asks Search'),
