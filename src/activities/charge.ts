@@ -22,7 +22,7 @@ import {
 } from '../payments/gateway.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop, tryAgain } from './errors.ts';
-import { indeterminate, mismatchOf, readIntent } from './read-intent.ts';
+import { indeterminate, mismatchOf, readIntent, type ConfirmKnown } from './read-intent.ts';
 
 export interface ChargeOrder extends SlotRef {
   readonly generation: number;
@@ -179,7 +179,7 @@ async function confirm(
   }
   // A saved reply shows the status of then; only a retrieve shows the present one.
   await recordAnswer(deps.db, reply.answer);
-  const looked = await lookFirst(confirmed, paymentIntentId);
+  const looked = await lookFirst(confirmed, paymentIntentId, { tookEffect: true });
   return result(confirmed, looked ?? indeterminate(reply.intent.status), null);
 }
 
@@ -187,10 +187,11 @@ async function confirm(
 async function lookFirst(
   charging: Charging,
   paymentIntentId: string,
+  confirm?: ConfirmKnown,
 ): Promise<ChargeOutcome | null> {
   try {
     const intent = await charging.deps.gateway.retrievePaymentIntent(paymentIntentId);
-    const reading = readIntent(charging.facts, intent);
+    const reading = readIntent(charging.facts, intent, confirm);
     return reading.kind === 'settled' ? reading.outcome : null;
   } catch (error) {
     if (!(error instanceof LookupFailed)) throw error;

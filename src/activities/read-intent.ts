@@ -12,8 +12,17 @@ export type IntentReading =
   /** this generation's confirm may or may not have taken effect: only its own key can tell */
   | { readonly kind: 'ambiguous' };
 
+/** Whether Stripe has answered that it carried out this generation's confirm, also by a saved reply. */
+export interface ConfirmKnown {
+  readonly tookEffect: boolean;
+}
+
 /** Pure: a PaymentIntent's status → what it means. An intent succeeds at most once, so `succeeded` is final. */
-export function readIntent(facts: ChargeFacts, intent: PaymentIntentFacts): IntentReading {
+export function readIntent(
+  facts: ChargeFacts,
+  intent: PaymentIntentFacts,
+  confirm: ConfirmKnown = { tookEffect: false },
+): IntentReading {
   const mismatch = mismatchOf(facts, intent);
   if (mismatch !== null) return settled(indeterminate(mismatch));
   switch (intent.status) {
@@ -26,7 +35,7 @@ export function readIntent(facts: ChargeFacts, intent: PaymentIntentFacts): Inte
         currency: intent.currency,
       });
     case 'requires_payment_method':
-      return readRefusedIntent(facts, intent);
+      return readRefusedIntent(facts, intent, confirm);
     case 'requires_confirmation':
       return { kind: 'confirmNotDone' };
     case 'canceled':
@@ -44,13 +53,18 @@ export function readIntent(facts: ChargeFacts, intent: PaymentIntentFacts): Inte
 }
 
 /**
- * Back to requires_payment_method: declined. In a later generation the intent also looks like this
- * before our confirm, so only a charge we have not seen yet proves that this one was declined.
+ * Back to requires_payment_method: declined. In a later generation the intent also looks like this before
+ * our confirm, so only a charge we have not seen yet proves that this one was declined, or Stripe's own
+ * word that it carried the confirm out: a bank debit is answered "processing" for ever under its key.
  */
-function readRefusedIntent(facts: ChargeFacts, intent: PaymentIntentFacts): IntentReading {
+function readRefusedIntent(
+  facts: ChargeFacts,
+  intent: PaymentIntentFacts,
+  confirm: ConfirmKnown,
+): IntentReading {
   const { lastError } = intent;
   const declinedCharge = lastError?.chargeId ?? intent.latestCharge;
-  if (facts.generation > 1) {
+  if (facts.generation > 1 && !confirm.tookEffect) {
     const { earlierCharges } = facts;
     // An earlier answer that named no charge may have been about this one.
     const isOld = earlierCharges.includes(declinedCharge) || earlierCharges.includes(null);

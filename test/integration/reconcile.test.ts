@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { claimSlot } from '../../src/activities/claim-slot.ts';
 import { reconcile } from '../../src/activities/reconcile.ts';
 import { listSweepSlots } from '../../src/db/sweep.ts';
 import type { SlotRef } from '../../src/domain/ids.ts';
@@ -14,7 +15,9 @@ import {
   gatewayWith,
   postsOf,
   readSlot,
+  runRef,
   setFaults,
+  slotRef,
   startEngine,
   type Engine,
 } from '../support/engine.ts';
@@ -38,11 +41,19 @@ function faults(...rules: Omit<FaultRule, 'id'>[]): void {
 /** A slot whose create, or confirm, was sent so long ago and had no effect. */
 async function lostLongAgo(operation: 'create' | 'confirm', age = '25 hours'): Promise<SlotRef> {
   const slot = await claimed();
+  await loseLongAgo(slot, operation, age);
+  return slot;
+}
+
+async function loseLongAgo(
+  slot: SlotRef,
+  operation: 'create' | 'confirm',
+  age = '25 hours',
+): Promise<void> {
   faults({ endpoint: `payment_intents.${operation}`, kind: 'resetBefore', rate: 1 });
   await attend(engine.deps, slot, 1);
   engine.simulator.setFaults(undefined);
   await ageSends(engine.db, slot, age);
-  return slot;
 }
 
 const asked = (slot: SlotRef, deps = engine.deps) => reconcile(deps, { ...slot, generation: 1 });
@@ -346,5 +357,21 @@ describe('an outcome that stays unknown', () => {
     await ageSends(engine.db, slot, '420 hours');
     await asked(slot, deps);
     expect(await readSlot(engine.db, slot)).toMatchObject({ state: 'in_review' });
+  });
+
+  it('reads the end of a bank debit that follows an absent generation, although the key only brings "processing" back', async () => {
+    const run = runRef('2026-08');
+    await engine.plan([{ id: 'bank', paymentMethod: 'pm_usBankAccount_insufficientFunds' }], run);
+    const slot = slotRef('bank', run);
+    await claimSlot(engine.deps, slot);
+    await loseLongAgo(slot, 'confirm');
+    await quiet();
+    await asked(slot);
+    await quiet();
+    expect(await attend(engine.deps, slot)).toBe('indeterminate');
+    expect(await readSlot(engine.db, slot)).toMatchObject({ generation: 2, reason: 'processing' });
+    engine.simulator.advanceClock(2 * 60_000);
+    expect(await attend(engine.deps, slot)).toBe('declined');
+    expect(chargesOf(engine.simulator, slot.customerId)).toBe(0);
   });
 });

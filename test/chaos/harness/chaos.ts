@@ -31,6 +31,7 @@ import { judge } from './referee.ts';
 import { decide, type ChaosResult } from './report.ts';
 import { healSqlFaults, SQL_FAULTS } from './sql-faults.ts';
 import { stripeFaults, STRIPE_KINDS } from './stripe-faults.ts';
+import { stuck } from './stuck.ts';
 import { Tally } from './tally.ts';
 import { startWorld, type Home, type World } from './world.ts';
 
@@ -234,6 +235,7 @@ async function heal(
   const healMs = Math.round(performance.now() - began);
   telling.abort();
   await told;
+  if (!settled && !signal.aborted) for (const line of await stuck(world)) note(line);
   const orders = await controlOrders(world);
   fired.add('order.pause', orders.paused);
   fired.add('order.resume', orders.resumed);

@@ -215,6 +215,21 @@ export const OUTCOMES: readonly Mutant[] = [
     catcher: unit('read-intent', 'sees the decline of generation 1 as: not confirmed yet'),
   },
   {
+    id: 'processing-for-ever',
+    bug: 'a confirm that Stripe carried out is not known by its own answer',
+    edits: [
+      {
+        file: 'src/activities/charge.ts',
+        find: '{ tookEffect: true }',
+        replace: '{ tookEffect: false }',
+      },
+    ],
+    catcher: integration(
+      'reconcile',
+      'reads the end of a bank debit that follows an absent generation, although the key only brings "processing" back',
+    ),
+  },
+  {
     id: 'late-success',
     bug: 'a success after a decline is not written down',
     edits: [
