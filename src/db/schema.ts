@@ -5,6 +5,8 @@
 
 import type { ColumnType } from "kysely";
 
+export type CapBasis = "billing_period" | "day" | "total";
+
 export type ChargeOperation = "confirm" | "create";
 
 export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
@@ -28,6 +30,8 @@ export type JsonValue = JsonArray | JsonObject | JsonPrimitive;
 export type RefundKind = "certain" | "likely";
 
 export type RefundState = "failed" | "indeterminate" | "planned" | "refunded" | "sent" | "skipped";
+
+export type ReservationState = "held" | "released" | "spent";
 
 export type RunState = "charging" | "completed" | "planned" | "settling" | "stopped";
 
@@ -266,6 +270,134 @@ export interface Sweeps {
   settled: number;
 }
 
+export interface VaultAlerts {
+  alert_id: Generated<number>;
+  at: Generated<Timestamp>;
+  details: Json;
+  done_at: Timestamp | null;
+  key_id: string | null;
+  kind: string;
+  next_try_at: Generated<Timestamp>;
+  once_key: string;
+  slack_at: Timestamp | null;
+  tries: Generated<number>;
+  webhook_at: Timestamp | null;
+}
+
+export interface VaultAnswers {
+  at: Generated<Timestamp>;
+  duration_ms: number;
+  effect: string;
+  error: string | null;
+  replayed: Generated<boolean>;
+  request_id: string;
+  status: number | null;
+  stripe_request_id: string | null;
+}
+
+export interface VaultCaps {
+  cap_minor: number;
+  currency: string;
+  expected_minor: number | null;
+  key_id: string;
+}
+
+export interface VaultKeyChanges {
+  action: string;
+  actor: string;
+  at: Generated<Timestamp>;
+  details: Generated<Json>;
+  id: Generated<number>;
+  key_id: string;
+  reason: string | null;
+}
+
+export interface VaultKeys {
+  account: string;
+  allowed_endpoints: string[];
+  cap_basis: CapBasis;
+  created_at: Generated<Timestamp>;
+  created_by: string;
+  expires_at: Timestamp;
+  key_id: string;
+  livemode: boolean;
+  namespace: string | null;
+  open_until: Generated<Timestamp>;
+  period: string | null;
+  revoked_at: Timestamp | null;
+  secret_hash: Buffer;
+  vendor: Generated<string>;
+}
+
+export interface VaultLedger {
+  amount_minor: number;
+  at: Generated<Timestamp>;
+  cause: string;
+  currency: string;
+  entry: string;
+  id: Generated<number>;
+  key_id: string;
+  reservation_id: number;
+  window: string;
+}
+
+export interface VaultRequests {
+  amount_minor: number | null;
+  at: Generated<Timestamp>;
+  attempt_id: string | null;
+  currency: string | null;
+  customer_id: string | null;
+  decision: string;
+  idempotency_key: string | null;
+  key_id: string;
+  method: string;
+  namespace: string | null;
+  path: string;
+  period: string | null;
+  request_id: string;
+  reservation_id: number | null;
+}
+
+export interface VaultReservations {
+  absent_since: Timestamp | null;
+  amount_minor: number;
+  create_key: string;
+  currency: string;
+  customer_id: string | null;
+  key_id: string;
+  last_forward_at: Generated<Timestamp>;
+  looks: Generated<number>;
+  marks: Buffer;
+  namespace: string | null;
+  next_look_at: Timestamp | null;
+  object_id: string | null;
+  period: string | null;
+  reason: Generated<string>;
+  reservation_id: Generated<number>;
+  reserved_at: Generated<Timestamp>;
+  settled_at: Timestamp | null;
+  state: Generated<ReservationState>;
+  stripe_customer: string | null;
+  window: string;
+}
+
+export interface VaultSends {
+  first_forwarded_at: Timestamp | null;
+  forwards: Generated<number>;
+  idempotency_key: string;
+  key_id: string;
+  request_hash: Buffer;
+  reservation_id: number | null;
+  unresolved: Generated<number>;
+}
+
+export interface VaultWindows {
+  currency: string;
+  key_id: string;
+  used_minor: Generated<number>;
+  window: string;
+}
+
 export interface WebhookEvents {
   account: string | null;
   api_version: string | null;
@@ -308,5 +440,15 @@ export interface DB {
   rerun_requests: RerunRequests;
   slot_resolutions: SlotResolutions;
   sweeps: Sweeps;
+  vault_alerts: VaultAlerts;
+  vault_answers: VaultAnswers;
+  vault_caps: VaultCaps;
+  vault_key_changes: VaultKeyChanges;
+  vault_keys: VaultKeys;
+  vault_ledger: VaultLedger;
+  vault_requests: VaultRequests;
+  vault_reservations: VaultReservations;
+  vault_sends: VaultSends;
+  vault_windows: VaultWindows;
   webhook_events: WebhookEvents;
 }
