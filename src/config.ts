@@ -26,6 +26,7 @@ const SOURCES = ['sdk', 'wheel'] as const;
 
 const MAX_CHARGES_PER_SECOND = 10_000;
 const port = z.coerce.number().int().min(1).max(65_535).optional();
+const url = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
 
 /** Every variable that chargeonce reads, apart from Temporal's own (see @temporalio/envconfig). */
 export const configSchema = z.object({
@@ -45,7 +46,7 @@ export const configSchema = z.object({
     })
     .transform((key) => new Secret(key))
     .optional(),
-  STRIPE_API_BASE: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  STRIPE_API_BASE: url.optional(),
   STRIPE_ACCOUNT_ID: z
     .string()
     .regex(/^acct_[A-Za-z0-9_]+$/, 'must be an account id, acct_…')
@@ -119,7 +120,35 @@ export const configSchema = z.object({
     }),
   MAX_CACHED_WORKFLOWS: z.coerce.number().int().min(50).max(10_000).default(200),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
+  VAULT_URL: url.optional(),
+  VAULT_ADMIN_URL: url.optional(),
+  VAULT_RUN_TOKEN: secretLike(/^vrt_[A-Za-z0-9]{32,}$/, howToMake('vrt_')),
+  VAULT_ADMIN_TOKEN: secretLike(/^vat_[A-Za-z0-9]{32,}$/, howToMake('vat_')),
+  VAULT_PROXY_PORT: port,
+  VAULT_ADMIN_PORT: port,
+  VAULT_ALERT_WEBHOOK_URL: secretUrl(),
+  VAULT_ALERT_WEBHOOK_SECRET: secretLike(/^whsec_[A-Za-z0-9]{32,}$/, howToMake('whsec_')),
+  VAULT_ALERT_SLACK_URL: secretUrl(),
+  EMBEDDED_VAULT: z.enum(['on', 'off']).default('on'),
 });
+
+/** A secret of ours: its prefix is how the logs know it, whatever field it stands in. */
+function secretLike(shape: RegExp, message: string) {
+  return z
+    .string()
+    .regex(shape, message)
+    .transform((text) => new Secret(text))
+    .optional();
+}
+
+function howToMake(prefix: string): string {
+  return `must be ${prefix} and 32 or more letters and digits. Make one: echo "${prefix}$(openssl rand -hex 32)"`;
+}
+
+/** An address that may hold a password, or is one. */
+function secretUrl() {
+  return url.transform((text) => new Secret(text)).optional();
+}
 
 /**
  * Reads the variables, checks each and how they fit together, and reports every problem at once.
@@ -141,11 +170,15 @@ export function loadConfig(env: NodeJS.ProcessEnv): Config {
 }
 
 function contradictions(config: z.infer<typeof configSchema>): string[] {
+  return [...keyContradictions(config), ...vaultContradictions(config)];
+}
+
+function keyContradictions(config: z.infer<typeof configSchema>): string[] {
   const problems: string[] = [];
   const key = config.STRIPE_API_KEY?.reveal();
-  const liveKey = key !== undefined && /^[rs]k_live_/.test(key);
+  const liveKey = key !== undefined && /^(?:[rs]|v)k_live_/.test(key);
   const live = config.CHARGEONCE_MODE === 'live';
-  if (liveKey && config.STRIPE_API_BASE !== undefined) {
+  if (liveKey && !isVaultKey(key) && config.STRIPE_API_BASE !== undefined) {
     problems.push(
       'STRIPE_API_BASE: refused with a live key, which would be sent to another host than Stripe. Unset it, or use a test key',
     );
@@ -155,11 +188,12 @@ function contradictions(config: z.infer<typeof configSchema>): string[] {
       'STRIPE_API_KEY: this is a live key. Real money moves only with CHARGEONCE_MODE=live',
     );
   }
-  if (live && key === undefined) {
+  // With a vault the key is the vault's, and the vault says its mode.
+  if (live && key === undefined && config.VAULT_URL === undefined) {
     problems.push(
-      'CHARGEONCE_MODE: live mode needs a live STRIPE_API_KEY; the simulator is for test mode',
+      'CHARGEONCE_MODE: live mode needs a live STRIPE_API_KEY, or a vault that has one (VAULT_URL); the simulator is for test mode',
     );
-  } else if (live && !liveKey) {
+  } else if (live && key !== undefined && !liveKey) {
     problems.push(
       'CHARGEONCE_MODE: live mode with a test key. Use the live key, or unset CHARGEONCE_MODE',
     );
@@ -172,6 +206,43 @@ function contradictions(config: z.infer<typeof configSchema>): string[] {
   return problems;
 }
 
+function vaultContradictions(config: z.infer<typeof configSchema>): string[] {
+  const problems: string[] = [];
+  const key = config.STRIPE_API_KEY?.reveal();
+  if (key !== undefined && isVaultKey(key) && config.STRIPE_API_BASE === undefined) {
+    problems.push(
+      'STRIPE_API_KEY: a vault key (vk_…) is good at its vault only. Set STRIPE_API_BASE to the address of the vault',
+    );
+  }
+  if (key !== undefined && !isVaultKey(key) && config.VAULT_URL !== undefined) {
+    problems.push(
+      'STRIPE_API_KEY: refused together with VAULT_URL. Only the vault holds the Stripe key: unset it here, and give it to the process of "chargeonce vault"',
+    );
+  }
+  const missing = (['VAULT_ADMIN_URL', 'VAULT_RUN_TOKEN'] as const).filter(
+    (name) => config[name] === undefined,
+  );
+  if (config.VAULT_URL !== undefined && missing.length > 0) {
+    problems.push(`VAULT_URL: needs ${missing.join(' and ')} as well, or none of them is set`);
+  }
+  // Either alone has another use: the token is the vault's own, the address is an operator's.
+  if (config.VAULT_URL === undefined && missing.length === 0) {
+    problems.push(
+      'VAULT_RUN_TOKEN: set with VAULT_ADMIN_URL and without VAULT_URL. Set VAULT_URL too',
+    );
+  }
+  const { VAULT_ALERT_WEBHOOK_URL: alerts, VAULT_ALERT_WEBHOOK_SECRET: signs } = config;
+  if ((alerts === undefined) !== (signs === undefined)) {
+    problems.push('VAULT_ALERT_WEBHOOK_URL: needs VAULT_ALERT_WEBHOOK_SECRET, and the reverse');
+  }
+  return problems;
+}
+
+/** A key of the vault: no Stripe secret, good at its vault only. */
+export function isVaultKey(key: string): boolean {
+  return key.startsWith('vk_');
+}
+
 function databaseUrlProblem(url: string): string | null {
   if (!/^postgres(ql)?:\/\//.test(url)) return 'must be a postgres:// URL';
   if (URL.canParse(url)) return null;
@@ -180,11 +251,12 @@ function databaseUrlProblem(url: string): string | null {
 
 function keyProblem(key: string): string | null {
   if (/^[rs]k_(test|live)_[A-Za-z0-9_]+$/.test(key)) return null;
+  if (/^vk_(test|live)_[0-9a-f]{16}_[0-9a-f]{64}$/.test(key)) return null;
   if (key.startsWith('pk_'))
     return 'this is a publishable key (pk_…); charging needs a secret or restricted key (sk_… or rk_…)';
   if (key.startsWith('whsec_')) return 'this is a webhook secret (whsec_…), not an API key';
   if (key.startsWith('vk_'))
-    return 'this is a vault key (vk_…); it goes with the vault, which this version does not have';
+    return 'this begins like a vault key (vk_…) and is none: vk_test_… or vk_live_…, as the vault showed it once';
   return 'must be a secret or restricted Stripe key: sk_test_…, rk_test_…, sk_live_… or rk_live_…';
 }
 

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, configSchema, loadConfig, parseDurations } from '../../src/config.ts';
+import { redact } from '../../src/log.ts';
 
 /** The problems of a configuration; a good one is a failed test. */
 function problemsOf(env: Record<string, string>): readonly string[] {
@@ -91,6 +92,12 @@ describe('loadConfig', () => {
     ['METRICS_PORT', '-5', 'Too small'],
     ['MAX_CACHED_WORKFLOWS', '49', 'Too small'],
     ['LOG_LEVEL', 'loud', 'debug'],
+    ['VAULT_RUN_TOKEN', `vrt_${'a'.repeat(31)}`, 'openssl rand -hex 32'],
+    ['VAULT_RUN_TOKEN', `vat_${'a'.repeat(64)}`, 'vrt_'],
+    ['VAULT_ADMIN_TOKEN', 'hunter2', 'vat_'],
+    ['VAULT_PROXY_PORT', '0', 'Too small'],
+    ['VAULT_ADMIN_PORT', '65536', 'Too big'],
+    ['EMBEDDED_VAULT', 'no', 'off'],
   ])('refuses %s=%s, by name', (name, value, said) => {
     const problems = problemsOf({ STRIPE_API_KEY: 'sk_test_1', [name]: value });
     expect(problems).toHaveLength(1);
@@ -133,6 +140,7 @@ describe('loadConfig', () => {
     ['pk_test_1', 'publishable'],
     ['whsec_1', 'webhook secret'],
     ['vk_1', 'vault key'],
+    ['vk_test_0123456789abcdef_short', 'vault key'],
     ['sk_test_', 'must be'],
     ['sk_live', 'must be'],
     [' sk_test_1', 'must be'],
@@ -209,6 +217,111 @@ describe('live mode', () => {
     expect(
       problemsOf({ STRIPE_API_KEY: 'sk_live_1', STRIPE_API_BASE: 'http://127.0.0.1:1' }),
     ).toHaveLength(2);
+  });
+});
+
+describe('with a vault', () => {
+  const RUN_TOKEN = `vrt_${'a'.repeat(64)}`;
+  const vault = {
+    VAULT_URL: 'http://127.0.0.1:1',
+    VAULT_ADMIN_URL: 'http://127.0.0.1:2',
+    VAULT_RUN_TOKEN: RUN_TOKEN,
+  };
+  const key = (mode: string) => `vk_${mode}_${'0'.repeat(16)}_${'a'.repeat(64)}`;
+  const base = { STRIPE_API_BASE: 'http://127.0.0.1:1' };
+
+  it('bills without a Stripe key, in test and in live mode', () => {
+    expect(loadConfig(vault).VAULT_RUN_TOKEN?.reveal()).toBe(RUN_TOKEN);
+    expect(loadConfig({ ...vault, CHARGEONCE_MODE: 'live' }).mode).toBe('live');
+  });
+
+  it.each(['sk_test_1', 'rk_test_1', 'sk_live_1', 'rk_live_1'])(
+    'refuses the Stripe key %s beside it: only the vault holds one',
+    (secret) => {
+      const CHARGEONCE_MODE = secret.includes('live') ? 'live' : 'test';
+      const problems = problemsOf({ ...vault, STRIPE_API_KEY: secret, CHARGEONCE_MODE });
+      expect(problems).toHaveLength(1);
+      expect(problems[0]).toMatch(/^STRIPE_API_KEY: .*Only the vault holds the Stripe key/);
+    },
+  );
+
+  it('lets the vault and an operator have what is theirs', () => {
+    const VAULT_ADMIN_TOKEN = `vat_${'b'.repeat(64)}`;
+    const { VAULT_RUN_TOKEN, VAULT_ADMIN_URL } = vault;
+    expect(
+      loadConfig({ STRIPE_API_KEY: 'sk_test_1', VAULT_RUN_TOKEN, VAULT_ADMIN_TOKEN }),
+    ).toBeTruthy();
+    expect(loadConfig({ VAULT_ADMIN_URL, VAULT_ADMIN_TOKEN })).toBeTruthy();
+  });
+
+  it.each<[string, Record<string, string>, string]>([
+    [
+      'the proxy alone',
+      { VAULT_URL: vault.VAULT_URL },
+      'VAULT_URL: needs VAULT_ADMIN_URL and VAULT_RUN_TOKEN',
+    ],
+    ['no token', { ...vault, VAULT_RUN_TOKEN: '' }, 'VAULT_URL: needs VAULT_RUN_TOKEN'],
+    [
+      'all but the proxy',
+      { ...vault, VAULT_URL: '' },
+      'VAULT_RUN_TOKEN: set with VAULT_ADMIN_URL and without VAULT_URL',
+    ],
+    [
+      'alerts that nobody signs',
+      { VAULT_ALERT_WEBHOOK_URL: 'https://a.example' },
+      'VAULT_ALERT_WEBHOOK_URL: needs',
+    ],
+    [
+      'a vault key without its vault',
+      { STRIPE_API_KEY: key('test') },
+      'STRIPE_API_KEY: a vault key (vk_…) is good at its vault only',
+    ],
+    [
+      'a live vault key in test mode',
+      { ...base, STRIPE_API_KEY: key('live') },
+      'STRIPE_API_KEY: this is a live key',
+    ],
+    [
+      'a test vault key in live mode',
+      { ...base, STRIPE_API_KEY: key('test'), CHARGEONCE_MODE: 'live' },
+      'CHARGEONCE_MODE: live mode with a test key',
+    ],
+  ])('refuses %s', (_what, env, said) => {
+    const problems = problemsOf(env);
+    expect(problems).toHaveLength(1);
+    expect(problems[0]?.startsWith(said)).toBe(true);
+  });
+
+  it('takes a vault key of either mode as the key of any Stripe client', () => {
+    expect(loadConfig({ ...base, STRIPE_API_KEY: key('test') }).mode).toBe('test');
+    const live = { ...base, STRIPE_API_KEY: key('live'), CHARGEONCE_MODE: 'live' };
+    expect(loadConfig(live).mode).toBe('live');
+  });
+
+  it('shows none of its secrets, neither in the configuration nor in a log', () => {
+    const secrets = {
+      VAULT_RUN_TOKEN: RUN_TOKEN,
+      VAULT_ADMIN_TOKEN: `vat_${'b'.repeat(64)}`,
+      VAULT_ALERT_WEBHOOK_URL: 'https://u:hushhush@a.example/',
+      VAULT_ALERT_WEBHOOK_SECRET: `whsec_${'c'.repeat(64)}`,
+      VAULT_ALERT_SLACK_URL: 'https://hooks.slack.com/services/T0/B0/hushhush',
+      STRIPE_API_KEY: key('test'),
+      ...base,
+    };
+    const config = loadConfig(secrets);
+    const shown = inspect(config, { depth: 9 }) + JSON.stringify(config);
+    const logged = redact(Object.values({ ...secrets, VAULT_ALERT_WEBHOOK_URL: '' }).join(' | '));
+    for (const tail of ['aaaaaaaa', 'bbbbbbbb', 'cccccccc', 'hushhush']) {
+      expect(shown).not.toContain(tail);
+      expect(logged).not.toContain(tail);
+    }
+  });
+
+  it('lets the public part of a vault key into a log, and no more of it', () => {
+    const id = 'vk_live_0123456789abcdef';
+    expect(redact(`key ${id}… is over its cap`)).toBe(`key ${id}… is over its cap`);
+    expect(redact(`key ${id}_${'a'.repeat(64)}.`)).toBe('key [redacted].');
+    expect(redact(`key ${id}0_x`)).toBe('key [redacted]');
   });
 });
 
