@@ -95,6 +95,26 @@ interface BegunRow {
   expected: number | null;
 }
 
+/** A request of a known key that is refused without the ledger's help, such as a path that its policy does not name. */
+export interface RefusedOrder {
+  readonly requestId: string;
+  readonly keyId: string;
+  readonly idempotencyKey: string | null;
+  readonly attemptId: string | null;
+  readonly method: string;
+  readonly path: string;
+  /** the code of the refusal */
+  readonly code: string;
+}
+
+/** Writes the audit row of a refused request. Twice with one id: the first row stays. */
+export async function noteRefused(db: Db, order: RefusedOrder): Promise<void> {
+  await sql`
+    INSERT INTO vault_requests (request_id, key_id, idempotency_key, attempt_id, method, path, decision)
+    VALUES (${order.requestId}, ${order.keyId}, ${order.idempotencyKey}, ${order.attemptId}, ${order.method},
+      ${order.path}, ${order.code}) ON CONFLICT DO NOTHING`.execute(db);
+}
+
 /** What an answer means for the reservation; `held` also where nothing is known. */
 export type Effect = 'spent' | 'released' | 'held' | 'none';
 
