@@ -12,7 +12,7 @@ import {
   type ChargeFacts,
   type StartedSend,
 } from '../db/sends.ts';
-import { classifyRefusal } from '../payments/classify.ts';
+import { classifyRefusal, neverReachedStripe } from '../payments/classify.ts';
 import {
   LookupFailed,
   type FrozenSend,
@@ -224,11 +224,14 @@ async function readRefusedSend(
     throw tryAgain(FAILURES.chargeIndeterminate, reply.reason);
   }
   const verdict = classifyRefusal(reply.refusal);
+  const answer: AttemptAnswer = neverReachedStripe(reply.refusal)
+    ? { ...reply.answer, neverReachedStripe: true }
+    : reply.answer;
   switch (verdict.kind) {
     case 'declined':
-      return result(charging, declined(charging, reply.refusal, verdict), reply.answer);
+      return result(charging, declined(charging, reply.refusal, verdict), answer);
     case 'notExecuted':
-      await recordAnswer(db, reply.answer);
+      await recordAnswer(db, answer);
       throw tryAgain(FAILURES.chargeNotExecuted, verdict.reason, verdict.retryAfterMs);
     case 'indeterminate':
       if (!verdict.sameKeyMayHelp)
@@ -237,15 +240,14 @@ async function readRefusedSend(
       throw tryAgain(FAILURES.chargeIndeterminate, verdict.reason);
     case 'blocked':
       // A block proves nothing about an earlier send whose answer is missing.
-      if (before.unresolvedBefore)
-        return result(charging, indeterminate(verdict.reason), reply.answer);
+      if (before.unresolvedBefore) return result(charging, indeterminate(verdict.reason), answer);
       return result(
         charging,
         { outcome: 'blocked', reason: verdict.reason, advice: 'raise_cap' },
-        reply.answer,
+        answer,
       );
     case 'misconfigured':
-      return misconfigured(charging, reply, { ...before, ...verdict });
+      return misconfigured(charging, { ...reply, answer }, { ...before, ...verdict });
   }
 }
 

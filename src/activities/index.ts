@@ -28,6 +28,7 @@ import {
   plan,
   readPlan,
   readTotals,
+  type LoggedOrder,
   type RunPlan,
   type RunTotals,
 } from './run.ts';
@@ -67,7 +68,7 @@ export function createBillingActivities(deps: ActivityDeps) {
     logOrder: (
       run: RunRef,
       order: { action: string; operator: string; reason: string },
-    ): Promise<void> => beating(() => logOrder(deps, run, order)),
+    ): Promise<LoggedOrder> => beating(() => logOrder(deps, run, order)),
   };
 }
 

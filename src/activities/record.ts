@@ -1,4 +1,4 @@
-import type { ChargeResult, Outcome } from '../domain/charge.ts';
+import { stopsRun, type ChargeResult, type Outcome } from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import { writeAuditEntry } from '../db/audit-log.ts';
@@ -24,9 +24,7 @@ export async function record(
   await deps.crashPoint('beforeRecordCommits', slot);
   const written = await recordOutcome(deps.db, slot, { ...charged, actor: 'run' });
   await deps.crashPoint('afterRecordCommitted', slot);
-  if (charged.result.outcome === 'misconfigured' && charged.result.stopsRun) {
-    await holdRun(deps.db, slot, charged.result.reason);
-  }
+  if (stopsRun(charged.result)) await holdRun(deps.db, slot, charged.result.reason);
   if (written.kind === 'recorded') return { outcome: charged.result.outcome };
   const { state, chargeId } = written;
   const contradicts =

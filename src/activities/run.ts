@@ -3,6 +3,7 @@ import type { CustomerId } from '../domain/customer-id.ts';
 import { FAILURES } from '../domain/failures.ts';
 import type { RunRef } from '../domain/ids.ts';
 import { writeAuditEntry } from '../db/audit-log.ts';
+import { unblockSlots } from '../db/blocked.ts';
 import { listOpenSlots } from '../db/open-slots.ts';
 import { acceptRerun } from '../db/reruns.ts';
 import { readRunSummary } from '../db/run-summary.ts';
@@ -94,15 +95,24 @@ const CONTROL: Readonly<Record<string, RunControl>> = {
   'run.stop_ordered': 'stopped',
 };
 
-/** Puts an operator's order (pause, resume, stop) into the audit log and into the run's row. Twice: two entries. */
+export interface LoggedOrder {
+  /** customers whom the spend cap had refused and who are to be attended to again */
+  readonly unblocked: number;
+}
+
+/**
+ * Puts an operator's order (pause, resume, stop) into the audit log and into the run's row. A resume also takes up
+ * whom the spend cap refused. Twice: two entries.
+ */
 export async function logOrder(
   deps: ActivityDeps,
   run: RunRef,
   order: { readonly action: string; readonly operator: string; readonly reason: string },
-): Promise<void> {
+): Promise<LoggedOrder> {
   const { action, operator, reason } = order;
   const control = CONTROL[action] ?? null;
-  await deps.db.transaction().execute(async (trx) => {
+  return deps.db.transaction().execute(async (trx) => {
+    const unblocked = control === 'running' ? await unblockSlots(trx, run) : 0;
     if (control !== null) {
       const note = control === 'running' ? null : `${control} by ${operator}: ${reason}`;
       await setControl(trx, run, { control, note });
@@ -113,6 +123,8 @@ export async function logOrder(
       namespace: run.namespace,
       period: run.period,
       reason,
+      ...(unblocked === 0 ? {} : { details: { unblocked } }),
     });
+    return { unblocked };
   });
 }

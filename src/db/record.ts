@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { AttemptAnswer, ChargeOutcome, SlotState } from '../domain/charge.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import type { Db } from './database.ts';
-import { answerRow } from './sends.ts';
+import { ANSWER_COLUMNS, answerRow } from './sends.ts';
 
 export interface OutcomeToRecord {
   readonly generation: number;
@@ -64,7 +64,7 @@ export async function recordOutcome(
       WHERE ${closes} AND g.outcome IS NULL AND g.namespace = slot.namespace
         AND g.period = slot.period AND g.customer_id = slot.customer_id
     ), answer AS (
-      INSERT INTO charge_attempt_answers (attempt_id, http_status, error, stripe_request_id, replayed, duration_ms)
+      INSERT INTO charge_attempt_answers (${ANSWER_COLUMNS})
       SELECT a.* FROM (VALUES ${answerRow(outcome.answer)}) AS a
       WHERE a.column1 IS NOT NULL AND EXISTS (SELECT FROM slot)
       ON CONFLICT DO NOTHING

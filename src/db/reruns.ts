@@ -1,8 +1,7 @@
-import { sql } from 'kysely';
 import { assertNever } from '../domain/assert-never.ts';
 import type { RerunAnswer, RerunOrder } from '../domain/charge.ts';
-import type { SlotRef } from '../domain/ids.ts';
 import { writeAuditEntry } from './audit-log.ts';
+import { unblockSlots } from './blocked.ts';
 import type { Db } from './database.ts';
 import {
   hasOpenKey,
@@ -94,7 +93,7 @@ async function decide(
       return 'accepted';
     // The cap refused it: taken up again under the same key, which may have been sent before.
     case 'blocked':
-      await unblock(trx, order);
+      await unblockSlots(trx, order);
       return 'accepted';
     case 'charged':
       return 'alreadyCharged';
@@ -124,15 +123,4 @@ async function openNext(
   const frozen = freezeNext({ ...slot, paymentMethodId: slot.paymentMethodId, generation });
   await openGeneration(trx, { slot: order, generation, frozen });
   return 'accepted';
-}
-
-async function unblock(trx: Db, slot: SlotRef): Promise<void> {
-  await trx
-    .updateTable('billing_charges')
-    .set({ state: 'sent', reason: null, advice: null, settled_at: null, updated_at: sql`now()` })
-    .where('namespace', '=', slot.namespace)
-    .where('period', '=', slot.period)
-    .where('customer_id', '=', slot.customerId)
-    .where('state', '=', 'blocked')
-    .execute();
 }

@@ -124,6 +124,7 @@ export interface ChargeAttemptAnswers {
   duration_ms: number;
   error: string | null;
   http_status: number | null;
+  never_reached_stripe: Generated<boolean>;
   replayed: Generated<boolean>;
   stripe_request_id: string | null;
 }

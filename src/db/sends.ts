@@ -49,10 +49,10 @@ export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFact
   const { rows } = await sql<FactsRow>`
     SELECT s.state, s.generation, s.payment_intent_id, s.charge_id, s.reason,
            i.stripe_customer_id, i.amount_minor, i.currency,
-           c.idempotency_key AS create_key, c.first_sent_at AS create_sent_at, c.outcome IS NULL AS create_open,
-           coalesce(c.first_sent_at > now() - ${SEND_WINDOW}::interval, true) AS create_window,
-           f.idempotency_key AS confirm_key, f.first_sent_at AS confirm_sent_at, f.outcome IS NULL AS confirm_open,
-           coalesce(f.first_sent_at > now() - ${SEND_WINDOW}::interval, true) AS confirm_window,
+           c.idempotency_key AS create_key, ${sentAt('c')} AS create_sent_at, c.outcome IS NULL AS create_open,
+           ${inWindow('c')} AS create_window,
+           f.idempotency_key AS confirm_key, ${sentAt('f')} AS confirm_sent_at, f.outcome IS NULL AS confirm_open,
+           ${inWindow('f')} AS confirm_window,
            ${savedServerError('c')} AS create_spent, ${savedServerError('f')} AS confirm_spent,
            CASE WHEN s.generation = 1 THEN '{}'::text[] ELSE ARRAY(
              SELECT g.charge_id FROM charge_generations g
@@ -73,8 +73,33 @@ export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFact
   return row === undefined ? null : toFacts(slot, row);
 }
 
+/** Whether a send of a key may have come to Stripe: one that the vault refused has not. */
+function reachedStripe(generation: Generation) {
+  return sql`EXISTS (SELECT FROM charge_attempts a LEFT JOIN charge_attempt_answers n USING (attempt_id)
+    WHERE a.idempotency_key = ${sql.ref(`${generation}.idempotency_key`)} AND n.never_reached_stripe IS NOT TRUE)`;
+}
+
+/** When a key was first sent to Stripe; null while it never was. Of a key that was never sent it costs nothing. */
+function sentAt(generation: Generation) {
+  const first = sql.ref(`${generation}.first_sent_at`);
+  return sql`CASE WHEN ${first} IS NOT NULL AND ${reachedStripe(generation)} THEN ${first} END`;
+}
+
+/** Whether a key may be sent: it is young enough by the database clock, or Stripe has never seen it. */
+function inWindow(generation: Generation) {
+  const first = sql.ref(`${generation}.first_sent_at`);
+  return sql`CASE WHEN coalesce(${first} > now() - ${SEND_WINDOW}::interval, true) THEN true
+    ELSE NOT ${reachedStripe(generation)} END`;
+}
+
+/** When a key that is sent now was first sent: a time out of its window is one at which the vault refused it. */
+const FIRST_SENT_AT = sql`CASE WHEN first_sent_at > now() - ${SEND_WINDOW}::interval THEN first_sent_at ELSE now() END`;
+
+/** Aliases of charge_generations: c, f in the facts, g where a send starts. */
+type Generation = 'c' | 'f' | 'g';
+
 /** Whether a key's saved reply is a server error. Only asked of slots in doubt: the hot path pays nothing. */
-function savedServerError(generation: 'c' | 'f') {
+function savedServerError(generation: Generation) {
   return sql`(s.state IN ('sent', 'indeterminate', 'in_review') AND EXISTS (
              SELECT FROM charge_attempts a JOIN charge_attempt_answers n USING (attempt_id)
              WHERE a.idempotency_key = ${sql.ref(`${generation}.idempotency_key`)} AND n.replayed AND n.http_status >= 500))`;
@@ -162,10 +187,10 @@ export async function startSend(
         AND generation = ${send.generation} AND state IN ('claimed', 'sent', 'indeterminate', 'blocked')
         AND EXISTS (SELECT FROM charge_generations g WHERE g.idempotency_key = ${send.key}
           AND g.namespace = s.namespace AND g.period = s.period AND g.customer_id = s.customer_id
-          AND g.outcome IS NULL AND coalesce(g.first_sent_at > now() - ${SEND_WINDOW}::interval, true))
+          AND g.outcome IS NULL AND ${inWindow('g')})
       RETURNING 1
     ), generation AS (
-      UPDATE charge_generations SET first_sent_at = coalesce(first_sent_at, now())
+      UPDATE charge_generations SET first_sent_at = ${FIRST_SENT_AT}
       WHERE idempotency_key = ${send.key} AND EXISTS (SELECT FROM slot)
       RETURNING idempotency_key, request_body, api_version
     ), attempt AS (
@@ -203,7 +228,7 @@ export async function keepIntentAndStartConfirm(
         AND (payment_intent_id IS NULL OR payment_intent_id = ${kept.paymentIntentId})
       RETURNING 1
     ), answer AS (
-      INSERT INTO charge_attempt_answers (attempt_id, http_status, error, stripe_request_id, replayed, duration_ms)
+      INSERT INTO charge_attempt_answers (${ANSWER_COLUMNS})
       SELECT a.* FROM (VALUES ${answerRow(kept.answer)}) AS a WHERE a.column1 IS NOT NULL
       ON CONFLICT DO NOTHING
     ), created AS (
@@ -211,9 +236,9 @@ export async function keepIntentAndStartConfirm(
         stripe_request_id = ${kept.answer?.stripeRequestId ?? null}
       WHERE idempotency_key = ${kept.createKey} AND outcome IS NULL AND EXISTS (SELECT FROM slot)
     ), generation AS (
-      UPDATE charge_generations SET first_sent_at = coalesce(first_sent_at, now())
+      UPDATE charge_generations g SET first_sent_at = ${FIRST_SENT_AT}
       WHERE idempotency_key = ${kept.confirmKey} AND outcome IS NULL AND EXISTS (SELECT FROM slot)
-        AND coalesce(first_sent_at > now() - ${SEND_WINDOW}::interval, true)
+        AND ${inWindow('g')}
       RETURNING idempotency_key, request_body, api_version
     ), attempt AS (
       INSERT INTO charge_attempts (attempt_id, idempotency_key, activity_attempt, worker)
@@ -233,7 +258,7 @@ export async function startResend(
 ): Promise<void> {
   await sql`
     WITH answer AS (
-      INSERT INTO charge_attempt_answers (attempt_id, http_status, error, stripe_request_id, replayed, duration_ms)
+      INSERT INTO charge_attempt_answers (${ANSWER_COLUMNS})
       VALUES ${answerRow(resend.lost)} ON CONFLICT DO NOTHING
     )
     INSERT INTO charge_attempts (attempt_id, idempotency_key, activity_attempt, worker)
@@ -245,13 +270,19 @@ export async function startResend(
 /** Records what came back for an attempt that did not decide the slot. Twice: the first answer stays. */
 export async function recordAnswer(db: Db, answer: AttemptAnswer): Promise<void> {
   await sql`
-    INSERT INTO charge_attempt_answers (attempt_id, http_status, error, stripe_request_id, replayed, duration_ms)
+    INSERT INTO charge_attempt_answers (${ANSWER_COLUMNS})
     VALUES ${answerRow(answer)} ON CONFLICT DO NOTHING`.execute(db);
 }
+
+/** The columns of {@link answerRow}, in its order. */
+export const ANSWER_COLUMNS = sql.raw(
+  'attempt_id, http_status, error, stripe_request_id, replayed, duration_ms, never_reached_stripe',
+);
 
 /** An answer as a row of values; all null when there is none. */
 export function answerRow(answer: AttemptAnswer | null) {
   return sql`(${answer?.attemptId ?? null}::text, ${answer?.httpStatus ?? null}::integer,
     ${answer?.error ?? null}::text, ${answer?.stripeRequestId ?? null}::text,
-    ${answer?.replayed ?? false}::boolean, ${answer?.durationMs ?? 0}::integer)`;
+    ${answer?.replayed ?? false}::boolean, ${answer?.durationMs ?? 0}::integer,
+    ${answer?.neverReachedStripe ?? false}::boolean)`;
 }

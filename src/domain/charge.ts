@@ -91,6 +91,8 @@ export interface AttemptAnswer {
   /** true when Stripe said it was the saved reply of an earlier execution */
   readonly replayed: boolean;
   readonly durationMs: number;
+  /** true when our own vault refused it, so that Stripe has not seen this send; absent means false */
+  readonly neverReachedStripe?: boolean;
 }
 
 /** How a charge ended, as the charge and reconcile activities return it and record writes it. */
@@ -118,6 +120,13 @@ export type ChargeOutcome =
     }
   | { readonly outcome: 'blocked'; readonly reason: string; readonly advice: string }
   | { readonly outcome: 'indeterminate'; readonly reason: string; readonly advice: string };
+
+/** Whether every other customer would end like this one, so that the run pauses itself: a refused API key, a used-up cap. */
+export function stopsRun(
+  result: ChargeOutcome,
+): result is Extract<ChargeOutcome, { outcome: 'misconfigured' | 'blocked' }> {
+  return result.outcome === 'blocked' || (result.outcome === 'misconfigured' && result.stopsRun);
+}
 
 export interface ChargeResult {
   readonly generation: number;

@@ -68,6 +68,11 @@ export function classifyRefusal(refusal: Refusal): Verdict {
   return { kind: 'indeterminate', reason: `http_${refusal.status}`, sameKeyMayHelp: false };
 }
 
+/** Whether the vault refused it before Stripe saw it: all its refusals but those that say it broke on the way (5xx other than 503). */
+export function neverReachedStripe(refusal: Refusal): boolean {
+  return refusal.type === VAULT_ERROR && (refusal.status < 500 || refusal.status === 503);
+}
+
 function classifyVaultRefusal(refusal: Refusal): Verdict {
   if (refusal.status === 402) return { kind: 'blocked', reason: refusal.code ?? 'cap_exceeded' };
   if (refusal.status === 503) {

@@ -3,6 +3,7 @@ import {
   ApplicationFailure,
   condition,
   continueAsNew,
+  patched,
   setCurrentDetails,
   startChild,
   workflowInfo,
@@ -49,6 +50,12 @@ export async function billingRun(input: RunInput): Promise<RunTotals> {
   await settle(state, plan);
   for (;;) {
     await condition(() => quiet(state));
+    if (state.mode === 'paused' && patched(PAUSED_STAYS_OPEN)) {
+      // Over, it could not be resumed, and whom the cap has refused would be left.
+      await condition(() => state.mode !== 'paused');
+      await settle(state, plan);
+      continue;
+    }
     if (state.takeUnsettled()) {
       // A rerun that was served meanwhile ended unknown: it is settled like the others.
       await settle(state, plan);
@@ -61,6 +68,9 @@ export async function billingRun(input: RunInput): Promise<RunTotals> {
     if (workflowInfo().continueAsNewSuggested) await continueAsNew<typeof billingRun>(input);
   }
 }
+
+/** Marks runs that do not close while they are paused. */
+const PAUSED_STAYS_OPEN = 'paused-stays-open';
 
 function quiet(state: RunState): boolean {
   return state.idle() && allHandlersFinished();
@@ -109,8 +119,9 @@ async function settle(state: RunState, plan: RunPlan): Promise<void> {
       await moveRun(state.run, 'settling');
     }
     // A pause lasts hours in the end: an order to stop does not wait for it.
-    await condition(() => state.stopped(), pauseMs);
+    await condition(() => state.stopped() || state.roundIsDue(), pauseMs);
     await condition(() => state.mode !== 'paused');
+    state.roundBegins();
     if (state.stopped()) return;
     await settleRound(state);
   }

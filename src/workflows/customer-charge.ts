@@ -7,7 +7,13 @@ import {
   upsertSearchAttributes,
 } from '@temporalio/workflow';
 import { assertNever } from '../domain/assert-never.ts';
-import type { ChargeResult, ClaimAnswer, ClaimOrder, CustomerResult } from '../domain/charge.ts';
+import {
+  stopsRun,
+  type ChargeResult,
+  type ClaimAnswer,
+  type ClaimOrder,
+  type CustomerResult,
+} from '../domain/charge.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import { charge, claimSlot, look, reconcile, record } from './policies.ts';
 import { BILLING_OUTCOME } from './search-attributes.ts';
@@ -109,8 +115,7 @@ async function recordResult(slot: SlotRef, charged: ChargeResult): Promise<Custo
   const { outcome } = await record(slot, charged);
   const { result } = charged;
   const reason = result.outcome === 'charged' || outcome !== result.outcome ? null : result.reason;
-  const stopsRun = result.outcome === 'misconfigured' && result.stopsRun;
-  return { outcome, reason, stopsRun };
+  return { outcome, reason, stopsRun: stopsRun(result) };
 }
 
 function ended(outcome: CustomerResult['outcome'], reason: string | null): CustomerResult {

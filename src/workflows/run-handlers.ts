@@ -8,6 +8,7 @@ import {
 } from '@temporalio/workflow';
 import { parseCustomerId, type CustomerId } from '../domain/customer-id.ts';
 import type { RerunAnswer, RerunOrder } from '../domain/charge.ts';
+import type { LoggedOrder } from '../activities/run.ts';
 import { FAILURES } from '../domain/failures.ts';
 import {
   pauseRunUpdate,
@@ -44,7 +45,7 @@ export function serveMessages(
   setHandler(shardReportSignal, async (report) => {
     state.report(report);
     if (report.stopsRun === null || state.mode !== 'running') return;
-    state.setMode('paused', `paused by itself: ${report.stopsRun}. Mend it, then resume the run.`);
+    state.setMode('paused', `paused by itself: ${report.stopsRun}. ${remedyFor(report.stopsRun)}`);
     await control.setShardMode('paused');
   });
   setHandler(rerunCustomerSignal, async (message) => {
@@ -76,13 +77,18 @@ export function serveMessages(
     resumeRunUpdate,
     async (order) => {
       const before = state.orders();
-      await logOrder(state.run, { action: 'run.resumed', ...order });
+      const logged: LoggedOrder | undefined = await logOrder(state.run, {
+        action: 'run.resumed',
+        ...order,
+      });
       const totals = await readTotals(state.run);
       // Whoever paused or stopped it meanwhile has the last word.
       if (state.orders() !== before) {
         await holdAgain(state, order.operator);
         refuse('another order came in meanwhile; look, then resume again');
       }
+      // Workers of before the vault do not say it, nor do old histories.
+      if ((logged?.unblocked ?? 0) > 0) state.settleSoon();
       state.setMode('running', null);
       await control.setShardMode('running');
       return { chargesToFire: totals.open };
@@ -98,6 +104,15 @@ export function serveMessages(
     },
     { validator: (order) => refuse(orderProblem(order)) },
   );
+}
+
+/** The vault's word for a used-up cap, see docs/vault.md. */
+const CAP_EXCEEDED = 'spend_cap_exceeded';
+
+function remedyFor(reason: string): string {
+  return reason === CAP_EXCEEDED
+    ? 'Find out why the cap was reached; raise it (chargeonce vault keys raise), then resume the run.'
+    : 'Mend it, then resume the run.';
 }
 
 /** Marks runs that write a late resume's refusal into their row. */

@@ -20,6 +20,7 @@ export class RunState {
   #note: string | null = null;
   #unsettled = false;
   #orders = 0;
+  #roundIsDue = false;
 
   constructor(run: RunRef) {
     this.run = run;
@@ -49,6 +50,19 @@ export class RunState {
 
   stopped(): boolean {
     return this.mode === 'stopped';
+  }
+
+  /** The next settle round does not wait for its pause: there is somebody to attend to now. */
+  settleSoon(): void {
+    this.#roundIsDue = true;
+  }
+
+  roundIsDue(): boolean {
+    return this.#roundIsDue;
+  }
+
+  roundBegins(): void {
+    this.#roundIsDue = false;
   }
 
   /** Counts changes of mode, for whoever must know that none came in between. */

@@ -232,6 +232,10 @@ export class FakeWorld {
     logOrder: async (_run: RunRef, order) => {
       await this.#enter('logOrder');
       this.orders.push(`${order.action} by ${order.operator}`);
+      const blocked = [...this.slots.values()].filter(({ state }) => state === 'blocked');
+      if (order.action !== 'run.resumed') return { unblocked: 0 };
+      for (const slot of blocked) Object.assign(slot, { state: 'sent', reason: null });
+      return { unblocked: blocked.length };
     },
   };
 

@@ -120,6 +120,10 @@ function chargingOf(world: () => FakeWorld): ChargeActivities {
   };
 }
 
+/** Ids of that many customers, in order. */
+export const people = (n: number) =>
+  Array.from({ length: n }, (_, i) => `c${String(i).padStart(4, '0')}`);
+
 /** Waits for a condition that the workflow under test brings about. */
 export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
   const deadline = Date.now() + 15_000;

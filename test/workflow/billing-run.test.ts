@@ -10,7 +10,14 @@ import {
   stopRunUpdate,
 } from '../../src/workflows/messages.ts';
 import { CHARGED, lost } from '../support/fakes.ts';
-import { failureOf, gate, startBench, until, type Bench } from '../support/workflow-bench.ts';
+import {
+  failureOf,
+  gate,
+  people,
+  startBench,
+  until,
+  type Bench,
+} from '../support/workflow-bench.ts';
 
 let bench: Bench;
 beforeAll(async () => {
@@ -18,7 +25,6 @@ beforeAll(async () => {
 });
 afterAll(() => bench.close());
 
-const people = (n: number) => Array.from({ length: n }, (_, i) => `c${String(i).padStart(4, '0')}`);
 const order = { operator: 'olga', reason: 'a look at the numbers' };
 const progress = (handle: WorkflowHandle<typeof billingRun>) => handle.query(progressQuery);
 

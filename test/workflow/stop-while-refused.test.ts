@@ -1,15 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ChargeOutcome } from '../../src/domain/charge.ts';
 import { stopRunUpdate } from '../../src/workflows/messages.ts';
-import { gate, startBench, until, type Bench } from '../support/workflow-bench.ts';
+import { gate, people, startBench, until, type Bench } from '../support/workflow-bench.ts';
 
 let bench: Bench;
 beforeAll(async () => {
   bench = await startBench();
 });
 afterAll(() => bench.close());
-
-const people = (n: number) => Array.from({ length: n }, (_, i) => `c${String(i).padStart(4, '0')}`);
 
 describe('billingRun, stopped', () => {
   it('ends when charges that were under way at the stop are refused for the API key', async () => {

@@ -59,7 +59,7 @@ export const KEYS_AND_SENDS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/db/sends.ts',
-        find: `SET first_sent_at = coalesce(first_sent_at, now())
+        find: `SET first_sent_at = \${FIRST_SENT_AT}
       WHERE idempotency_key = \${send.key}`,
         replace: 'SET first_sent_at = first_sent_at WHERE idempotency_key = ${send.key}',
       },
