@@ -31,14 +31,14 @@ import {
 } from './stripe-replies.ts';
 
 /** The version new requests are frozen with. Raising it never changes what an existing key sends. */
-const STRIPE_API_VERSION = '2026-10-28.endive';
+export const STRIPE_API_VERSION = '2026-10-28.endive';
 
 /** Whoever asks for more patience than this gets it in a settle round: retries stay within a key's life. */
 const MAX_RETRY_AFTER_MS = 60_000;
 /** One customer and a few minutes hold a handful of intents; more means the query is wrong. */
 const MAX_LIST_PAGES = 50;
 /** Sockets kept to Stripe: above charges in flight of one worker, so none waits for another. */
-const MAX_SOCKETS = 128;
+export const MAX_SOCKETS = 128;
 
 export interface StripeGatewayOptions {
   readonly apiKey: string;
@@ -46,6 +46,8 @@ export interface StripeGatewayOptions {
   readonly apiBase?: string | undefined;
   /** time-out of one HTTP request, in milliseconds */
   readonly timeoutMs: number;
+  /** sockets of somebody else, which {@link createStripeGateway}'s close leaves open */
+  readonly agent?: http.Agent;
   /** the sockets under the key guard; tests put a network of their own here */
   readonly httpClient?: InstanceType<typeof Stripe.HttpClient>;
 }
@@ -55,10 +57,8 @@ export function createStripeGateway(
   options: StripeGatewayOptions,
 ): PaymentGateway & { readonly refunds: RefundGateway; close(): void } {
   const base = options.apiBase === undefined ? null : new URL(options.apiBase);
-  const agent =
-    base?.protocol === 'http:'
-      ? new http.Agent({ keepAlive: true, maxSockets: MAX_SOCKETS })
-      : new https.Agent({ keepAlive: true, maxSockets: MAX_SOCKETS });
+  const Agent = base?.protocol === 'http:' ? http.Agent : https.Agent;
+  const agent = options.agent ?? new Agent({ keepAlive: true, maxSockets: MAX_SOCKETS });
   const transport = new KeyGuardTransport(options.httpClient ?? Stripe.createNodeHttpClient(agent));
   const stripe = new Stripe(options.apiKey, {
     apiVersion: STRIPE_API_VERSION,
@@ -117,7 +117,9 @@ export function createStripeGateway(
       return (await all({ path: '/v1/events', params, item: eventSchema })).map(toEvent);
     },
     refunds: createRefundGateway({ apiVersion: STRIPE_API_VERSION, get, post: send }),
-    close: () => agent.destroy(),
+    close: () => {
+      if (options.agent === undefined) agent.destroy();
+    },
   };
 }
 
