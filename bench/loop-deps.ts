@@ -23,6 +23,7 @@ export async function chargesOf(
   const deps: ActivityDeps = {
     db: database.db,
     gateway,
+    vault: null,
     account: await stripeAccount(gateway, stripe),
     mode: 'test',
     worker: 'bench loop',

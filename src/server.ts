@@ -1,26 +1,18 @@
 import type { AddressInfo } from 'node:net';
 import type { ConnectionOptions } from '@temporalio/client';
 import { RunClient } from './client.ts';
-import { openDatabase } from './db/database.ts';
+import { openDatabase, type Db } from './db/database.ts';
 import { requireEnvironment } from './db/environment.ts';
 import { buildApp } from './http/build-app.ts';
 import { startWebhookProcessor, type Look } from './http/webhooks/process.ts';
 import type { Log } from './log.ts';
-import { stripeAccount } from './payments/stripe-account.ts';
-import { createStripeGateway } from './payments/stripe-gateway.ts';
 import { readStripeWebhook } from './payments/stripe-webhook.ts';
+import { openProvider, type ProviderOptions } from './provider.ts';
 import type { Secret } from './secret.ts';
 
-export interface ServerOptions {
+export interface ServerOptions extends ProviderOptions {
   readonly databaseUrl: Secret;
   readonly temporal: { readonly connection: ConnectionOptions; readonly namespace: string };
-  readonly stripe: {
-    readonly apiKey: Secret;
-    readonly apiBase?: string | undefined;
-    readonly accountId?: string | undefined;
-    readonly timeoutMs: number;
-  };
-  readonly mode: 'test' | 'live';
   /** any of them may have signed an event: two during a rotation. None: webhooks are refused */
   readonly webhookSecrets: readonly Secret[];
   readonly host: string;
@@ -56,7 +48,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const undo: (() => Promise<void>)[] = [() => database.close()];
   try {
     const { db } = database;
-    const { account, apiVersion } = await ownAccount(options);
+    const { account, apiVersion } = await ownAccount(options, db);
     const liveMode = options.mode === 'live';
     // Binds nothing: that is for the worker, which charges.
     await requireEnvironment(db, { account, liveMode });
@@ -93,16 +85,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   }
 }
 
-async function ownAccount({ stripe }: ServerOptions) {
-  const gateway = createStripeGateway({
-    apiKey: stripe.apiKey.reveal(),
-    apiBase: stripe.apiBase,
-    timeoutMs: stripe.timeoutMs,
-  });
+async function ownAccount(options: ServerOptions, db: Db) {
+  const provider = openProvider(options, db);
   try {
-    return { account: await stripeAccount(gateway, stripe), apiVersion: gateway.apiVersion };
+    return { account: await provider.account(), apiVersion: provider.gateway.apiVersion };
   } finally {
-    gateway.close();
+    provider.close();
   }
 }
 

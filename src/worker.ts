@@ -14,24 +14,13 @@ import { temporalPlace } from './client/temporal-place.ts';
 import { ensureEnvironment, requireEnvironment } from './db/environment.ts';
 import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from './domain/ids.ts';
 import { assertTimeouts, RECORD_WAIT_MS, SHUTDOWN_GRACE_MS } from './domain/timeouts.ts';
-import { stripeAccount } from './payments/stripe-account.ts';
-import { createStripeGateway } from './payments/stripe-gateway.ts';
+import { openProvider, type ProviderOptions } from './provider.ts';
 import type { Secret } from './secret.ts';
 import { workflowBundle } from './workflow-bundle.ts';
 
-export interface StripeAccess {
-  readonly apiKey: Secret;
-  readonly apiBase?: string | undefined;
-  /** for keys that may not read their own account */
-  readonly accountId?: string | undefined;
-  readonly timeoutMs: number;
-}
-
-export interface WorkerOptions {
+export interface WorkerOptions extends ProviderOptions {
   readonly databaseUrl: Secret;
   readonly temporal: { readonly connection: NativeConnectionOptions; readonly namespace: string };
-  readonly stripe: StripeAccess;
-  readonly mode: 'test' | 'live';
   /** charges per second over all workers; 0 means no limit */
   readonly chargesPerSecond: number;
   readonly reconcilePausesMs: readonly number[];
@@ -71,21 +60,18 @@ const WORKFLOWS_PATH = fileURLToPath(new URL('./workflows/index.ts', import.meta
  * another Stripe account, mode, server or Temporal, or when time-outs do not fit together.
  */
 export async function startWorker(options: WorkerOptions): Promise<RunningWorker> {
-  assertTimeouts(options.stripe.timeoutMs);
   const database = openDatabase({
     url: options.databaseUrl.reveal(),
     applicationName: 'chargeonce worker',
     poolSize: DATABASE_POOL,
     onError: options.onDatabaseError,
   });
-  const gateway = createStripeGateway({
-    apiKey: options.stripe.apiKey.reveal(),
-    apiBase: options.stripe.apiBase,
-    timeoutMs: options.stripe.timeoutMs,
-  });
-  const undo: (() => Promise<void>)[] = [() => database.close(), async () => gateway.close()];
+  const undo: (() => Promise<void>)[] = [() => database.close()];
   try {
-    const account = await stripeAccount(gateway, options.stripe);
+    const provider = openProvider(options, database.db);
+    undo.push(async () => provider.close());
+    assertTimeouts(provider.timeoutMs);
+    const account = await provider.account();
     const connection = await NativeConnection.connect(options.temporal.connection);
     undo.push(() => connection.close());
     const { namespace } = options.temporal;
@@ -95,10 +81,11 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
       temporal: await temporalPlace(connection.workflowService, namespace),
     };
     await ensureEnvironment(database.db, environment);
-    const drain = new Drain({ graceMs: SHUTDOWN_GRACE_MS, answerMs: options.stripe.timeoutMs });
+    const drain = new Drain({ graceMs: SHUTDOWN_GRACE_MS, answerMs: provider.timeoutMs });
     const deps = drain.guard({
       db: database.db,
-      gateway,
+      gateway: provider.gateway,
+      vault: provider.vault,
       account,
       mode: options.mode,
       worker: `${process.pid}@${hostname()}`,

@@ -1,13 +1,17 @@
 import type { Kysely } from 'kysely';
 import type { DB } from '../db/schema.ts';
 import type { PaymentGateway } from '../payments/gateway.ts';
-import type { SlotRef } from '../domain/ids.ts';
+import type { VaultAccess } from '../payments/vault-access.ts';
+import type { RunRef, SlotRef } from '../domain/ids.ts';
 import type { CrashPoint } from './crash-points.ts';
 
 /** What the activities need of the world. The worker builds it; tests replace single parts. */
 export interface ActivityDeps {
   readonly db: Kysely<DB>;
+  /** with a vault that of no run: {@link depsOf} puts the run's own in */
   readonly gateway: PaymentGateway;
+  /** who alone has the Stripe key and caps what a run spends; null: this process has the key itself */
+  readonly vault: VaultAccess | null;
   /** part of every key: which Stripe account and mode this process bills */
   readonly account: string;
   readonly mode: 'test' | 'live';
@@ -26,4 +30,9 @@ export interface ActivityDeps {
    * address, or adopted for another account. Asked before anything new is planned, listed or ordered.
    */
   readonly requireEnvironment: () => Promise<void>;
+}
+
+/** The same world for what is about to be asked or sent for one run: with a vault, under the key of that run. */
+export function depsOf(deps: ActivityDeps, run: RunRef): ActivityDeps {
+  return deps.vault === null ? deps : { ...deps, gateway: deps.vault.gatewayOf(run) };
 }

@@ -46,6 +46,7 @@ export class Drain {
         this.#refuseNew();
       },
       gateway: this.#guardGateway(deps.gateway),
+      vault: this.#guardVault(deps.vault),
     };
   }
 
@@ -76,6 +77,11 @@ export class Drain {
   async recorded(timeoutMs: number): Promise<void> {
     const deadline = performance.now() + timeoutMs;
     while (this.#unrecorded.size > 0 && performance.now() < deadline) await sleep(POLL_MS);
+  }
+
+  #guardVault(vault: ActivityDeps['vault']): ActivityDeps['vault'] {
+    if (vault === null) return null;
+    return { ...vault, gatewayOf: (run) => this.#guardGateway(vault.gatewayOf(run)) };
   }
 
   #guardGateway(gateway: PaymentGateway): PaymentGateway {

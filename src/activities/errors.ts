@@ -5,6 +5,7 @@ import { RequestIdReused } from '../db/reruns.ts';
 import { NoCustomers } from '../db/runs.ts';
 import { FAILURES, type FailureType } from '../domain/failures.ts';
 import { IdempotencyKeyMissing } from '../payments/key-guard.ts';
+import { VaultRefused, VaultUnavailable } from '../payments/vault-client.ts';
 
 /** "Try again", under a catalogue type; the retry policy decides when, unless Stripe said it. */
 export function tryAgain(
@@ -48,6 +49,8 @@ function toFailure(error: unknown): ApplicationFailure {
     return stop(FAILURES.keyMissing, cause.message, cause);
   if (cause instanceof EnvironmentMismatch)
     return stop(FAILURES.environmentMismatch, cause.message, cause);
+  if (cause instanceof VaultUnavailable) return tryAgain(FAILURES.vaultUnavailable, cause.message);
+  if (cause instanceof VaultRefused) return stop(FAILURES.vaultRefused, cause.message, cause);
   if (isRetryable(cause)) {
     return ApplicationFailure.create({
       type: FAILURES.databaseUnavailable,

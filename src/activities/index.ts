@@ -14,7 +14,7 @@ import { insertSweep, listSweepSlots } from '../db/sweep.ts';
 import type { SweepPage, SweepReport, SweepSlot } from '../domain/sweep.ts';
 import { charge, type ChargeOrder } from './charge.ts';
 import { claimSlot } from './claim-slot.ts';
-import type { ActivityDeps } from './deps.ts';
+import { depsOf, type ActivityDeps } from './deps.ts';
 import { withFailures } from './errors.ts';
 import { purge, type PurgeReport } from './purge.ts';
 import { look, reconcile } from './reconcile.ts';
@@ -24,14 +24,13 @@ import {
   listOpen,
   listShard,
   logOrder,
-  move,
-  plan,
   readPlan,
   readTotals,
   type LoggedOrder,
   type RunPlan,
   type RunTotals,
 } from './run.ts';
+import { moveAndClose, planOpened } from './vault-run.ts';
 
 /** Well under the heartbeat time-out, so that one late beat does not count as a lost worker. */
 const HEARTBEAT_EVERY_MS = 2_500;
@@ -44,9 +43,10 @@ export function createBillingActivities(deps: ActivityDeps) {
     record: (slot: SlotRef, charged: ChargeResult): Promise<RecordedOutcome> =>
       withFailures(() => record(deps, slot, charged)),
     planRun: (run: RunRef, plannedBy: string): Promise<RunPlan> =>
-      beating(() => plan(deps, run, plannedBy)),
+      beating(() => planOpened(deps, run, plannedBy)),
     readPlan: (run: RunRef): Promise<RunPlan | null> => beating(() => readPlan(deps, run)),
-    moveRun: (run: RunRef, state: RunState): Promise<void> => beating(() => move(deps, run, state)),
+    moveRun: (run: RunRef, state: RunState): Promise<void> =>
+      beating(() => moveAndClose(deps, run, state)),
     listShard: (
       run: RunRef,
       range: { after: number; upTo: number },
@@ -75,11 +75,12 @@ export function createBillingActivities(deps: ActivityDeps) {
 /** Activities of the queue `charge`: the only ones that call Stripe, so the queue's limit is Stripe's. */
 export function createChargeActivities(deps: ActivityDeps) {
   return {
-    look: (slot: SlotRef): Promise<ReconcileAnswer> => beating(() => look(deps, slot)),
+    look: (slot: SlotRef): Promise<ReconcileAnswer> =>
+      beating(() => look(depsOf(deps, slot), slot)),
     charge: (order: ChargeOrder): Promise<ChargeResult> =>
-      beating(() => charge(deps, order, activityInfo().attempt)),
+      beating(() => charge(depsOf(deps, order), order, activityInfo().attempt)),
     reconcile: (order: ChargeOrder): Promise<ReconcileAnswer> =>
-      beating(() => reconcile(deps, order)),
+      beating(() => reconcile(depsOf(deps, order), order)),
   };
 }
 

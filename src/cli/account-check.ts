@@ -9,7 +9,7 @@ import {
 import { LookupFailed } from '../payments/gateway.ts';
 import { stripeAccount } from '../payments/stripe-account.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
-import type { StripeAccess } from '../worker.ts';
+import type { StripeAccess } from '../provider.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 
 /** One reset or 429 must not fail a command that only asks who it is; an outage must not hold it for long. */

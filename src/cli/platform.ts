@@ -6,7 +6,7 @@ import { openDatabase, type Database } from '../db/database.ts';
 import { migrate, pendingMigrations } from '../db/migrate.ts';
 import { leaseStack, type PartRequest, type StackLease } from '../embedded/stack.ts';
 import { Secret } from '../secret.ts';
-import type { StripeAccess } from '../worker.ts';
+import type { StripeAccess } from '../provider.ts';
 import { temporalPlace } from '../client/temporal-place.ts';
 import { requireOwnAccount, requireOwnEnvironment } from './account-check.ts';
 import { CommandError, EXIT } from './exit-codes.ts';

@@ -23,6 +23,10 @@ export const FAILURES = {
   environmentMismatch: 'EnvironmentMismatch',
   /** a message to a workflow lacks a field or has a malformed one */
   invalidMessage: 'InvalidMessage',
+  /** the vault does not answer; nothing was sent, again */
+  vaultUnavailable: 'VaultUnavailable',
+  /** the vault will not open the run: wrong token, revoked key, another plan than ours */
+  vaultRefused: 'VaultRefused',
   /** a POST without our idempotency key was about to leave */
   keyMissing: 'IdempotencyKeyMissing',
   /** the tick knows neither from its argument nor from the Schedule which period to bill */

@@ -73,6 +73,16 @@ export function neverReachedStripe(refusal: Refusal): boolean {
   return refusal.type === VAULT_ERROR && (refusal.status < 500 || refusal.status === 503);
 }
 
+/** What the vault says of the key of the whole run, or of what a run may do: every other customer would hear it too. */
+const STOPS_RUN = new Set([
+  'vault_key_revoked',
+  'vault_key_expired',
+  'vault_cap_differs',
+  'run_not_planned',
+  'endpoint_not_allowed',
+  'period_mismatch',
+]);
+
 function classifyVaultRefusal(refusal: Refusal): Verdict {
   if (refusal.status === 402) return { kind: 'blocked', reason: refusal.code ?? 'cap_exceeded' };
   if (refusal.status === 503) {
@@ -85,7 +95,13 @@ function classifyVaultRefusal(refusal: Refusal): Verdict {
   if (refusal.status >= 500) {
     return { kind: 'indeterminate', reason: `vault_${refusal.status}`, sameKeyMayHelp: true };
   }
-  return misconfigured(refusal.code ?? `vault_${refusal.status}`, refusal.status === 401);
+  const code = refusal.code ?? `vault_${refusal.status}`;
+  // The run was over when it was sent; the next attempt has its key opened again.
+  if (code === 'vault_key_closed') return { kind: 'notExecuted', reason: code, retryAfterMs: null };
+  // Something was sent under this key before, with other bytes or too long ago: the outcome is unknown.
+  if (code === 'idempotency_key_reused' || code === 'idempotency_key_too_old')
+    return { kind: 'indeterminate', reason: code, sameKeyMayHelp: false };
+  return misconfigured(code, refusal.status === 401 || STOPS_RUN.has(code));
 }
 
 function classifyConflict(refusal: Refusal): Verdict {

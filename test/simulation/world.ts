@@ -81,6 +81,7 @@ export class World {
     const deps: ActivityDeps = {
       db: this.database.db,
       gateway: plantIn(this.stripe.gateway, options.plant),
+      vault: null,
       account: ACCOUNT,
       mode: 'test',
       worker: 'simulation',

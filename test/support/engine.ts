@@ -105,6 +105,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   const deps: ActivityDeps = {
     db: database.db,
     gateway,
+    vault: null,
     account,
     mode: 'test',
     worker: 'test',

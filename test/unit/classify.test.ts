@@ -89,6 +89,29 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
     { status: 403, type: 'vault_error', code: 'endpoint_refused' },
     { kind: 'misconfigured', reason: 'endpoint_refused', stopsRun: false },
   ],
+  ...[
+    'endpoint_not_allowed',
+    'period_mismatch',
+    'vault_key_revoked',
+    'vault_cap_differs',
+    'run_not_planned',
+  ].map((code): [string, Partial<Refusal>, Partial<Verdict>] => [
+    `the vault's ${code}, which every other customer of the run would hear too`,
+    { status: code === 'run_not_planned' ? 404 : 409, type: 'vault_error', code },
+    { kind: 'misconfigured', reason: code, stopsRun: true },
+  ]),
+  [
+    "the vault's word that the run's key is closed, which the next attempt opens",
+    { status: 403, type: 'vault_error', code: 'vault_key_closed' },
+    { kind: 'notExecuted', reason: 'vault_key_closed', retryAfterMs: null },
+  ],
+  ...['idempotency_key_reused', 'idempotency_key_too_old'].map(
+    (code): [string, Partial<Refusal>, Partial<Verdict>] => [
+      `the vault's ${code}, under which something was sent before`,
+      { status: 409, type: 'vault_error', code },
+      { kind: 'indeterminate', reason: code, sameKeyMayHelp: false },
+    ],
+  ),
   [
     "401 of the vault's own type",
     { status: 401, type: 'vault_error' },
