@@ -107,13 +107,17 @@ function answerErrors(app: FastifyInstance, { log }: AdminDeps): void {
     const status = error.statusCode ?? 500;
     if (status >= 400 && status < 500) return vaultError(reply, clientError(error, status));
     log.error({ err: error, route: request.routeOptions.url }, 'an admin request failed');
-    const message = 'the vault cannot answer now, its log says why; nothing was half done';
+    const message =
+      'the vault cannot answer now, and its log says why; look at what is there before you ask again';
     return vaultError(reply, { status: 503, code: 'vault_unavailable', message });
   });
 }
 
 /** What Fastify refuses before a route is asked: bodies that are too large, no JSON, or of another type. */
 function clientError(error: FastifyError, status: number) {
+  if (error.code === 'FST_ERR_BAD_URL') {
+    return { status, code: 'route_unknown', message: 'the path cannot be read' };
+  }
   const messages: Readonly<Record<number, string>> = {
     413: `a body has at most ${BODY_LIMIT_BYTES} bytes`,
     415: 'send the body as Content-Type: application/json',
