@@ -8,8 +8,8 @@ import { stripeAccount } from '../src/payments/stripe-account.ts';
 export async function chargesOf(
   platform: Platform,
 ): Promise<{ deps: ActivityDeps; close: () => Promise<void> }> {
-  const { stripe } = platform;
-  if (stripe === null) throw new Error('the bench needs a provider');
+  const stripe = platform.biller?.stripe;
+  if (stripe == null) throw new Error('the bench needs a provider');
   const database = openDatabase({
     url: platform.databaseUrl.reveal(),
     applicationName: 'chargeonce bench',

@@ -18,6 +18,8 @@ export async function openBenchStack(options: BenchStackOptions): Promise<Platfo
     CHARGEONCE_HOME: options.home,
     CHARGES_PER_SECOND: String(options.chargesPerSecond),
     LOG_LEVEL: 'error',
+    // The engine alone; what the vault costs is measured for itself.
+    EMBEDDED_VAULT: 'off',
     RECONCILE_PAUSES: '2s,2s',
   };
   for (const name of [

@@ -129,7 +129,7 @@ export const configSchema = z.object({
   VAULT_ALERT_WEBHOOK_URL: secretUrl(),
   VAULT_ALERT_WEBHOOK_SECRET: secretLike(/^whsec_[A-Za-z0-9]{32,}$/, howToMake('whsec_')),
   VAULT_ALERT_SLACK_URL: secretUrl(),
-  EMBEDDED_VAULT: z.enum(['on', 'off']).default('on'),
+  EMBEDDED_VAULT: z.enum(['on', 'off']).default('off'),
 });
 
 /** A secret of ours: its prefix is how the logs know it, whatever field it stands in. */
@@ -236,6 +236,11 @@ function vaultContradictions(config: z.infer<typeof configSchema>): string[] {
     problems.push('VAULT_ALERT_WEBHOOK_URL: needs VAULT_ALERT_WEBHOOK_SECRET, and the reverse');
   }
   return problems;
+}
+
+/** Whether the built-in simulator stands in for Stripe: neither a key nor a vault is configured. */
+export function usesSimulator(config: Pick<Config, 'STRIPE_API_KEY' | 'VAULT_URL'>): boolean {
+  return config.STRIPE_API_KEY === undefined && config.VAULT_URL === undefined;
 }
 
 /** A key of the vault: no Stripe secret, good at its vault only. */

@@ -9,7 +9,8 @@ import {
 import { LookupFailed } from '../payments/gateway.ts';
 import { stripeAccount } from '../payments/stripe-account.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
-import type { StripeAccess } from '../provider.ts';
+import { vaultAccount, type StripeAccess } from '../provider.ts';
+import { vaultSays, type Biller } from './biller.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 
 /** One reset or 429 must not fail a command that only asks who it is; an outage must not hold it for long. */
@@ -20,13 +21,9 @@ const PAUSE_MS = 500;
  * Refuses, before anything is started, a key that Stripe does not take, and a database that belongs to another account.
  * Binds nothing: a new database is bound by its first worker.
  */
-export async function requireOwnAccount(
-  db: Db,
-  stripe: StripeAccess,
-  mode: 'test' | 'live',
-): Promise<void> {
-  const account = await accountOf(stripe);
-  await explained(() => requireAccount(db, { account, liveMode: mode === 'live' }));
+export async function requireOwnAccount(db: Db, biller: Biller): Promise<void> {
+  const account = await accountOf(biller);
+  await explained(() => requireAccount(db, { account, liveMode: biller.mode === 'live' }));
 }
 
 /**
@@ -35,12 +32,12 @@ export async function requireOwnAccount(
  */
 export async function requireOwnEnvironment(
   db: Db,
-  stripe: StripeAccess,
-  here: { readonly mode: 'test' | 'live'; readonly temporal: TemporalPlace | null },
+  biller: Biller,
+  temporal: TemporalPlace | null,
 ): Promise<void> {
-  const account = await accountOf(stripe);
-  const { mode, temporal } = here;
-  await explained(() => requireEnvironment(db, { account, liveMode: mode === 'live', temporal }));
+  const account = await accountOf(biller);
+  const liveMode = biller.mode === 'live';
+  await explained(() => requireEnvironment(db, { account, liveMode, temporal }));
 }
 
 /** Runs a check, and says a mismatch in the words of a command. */
@@ -55,8 +52,14 @@ export async function explained(check: () => Promise<void>): Promise<void> {
   }
 }
 
-/** The account that a key bills, with a few tries, and in our words when it cannot be had. */
-export async function accountOf(stripe: StripeAccess): Promise<string> {
+/** The account that is billed, as the vault or our own key has it, and in our words when it cannot be had. */
+export async function accountOf({ stripe, vault, mode }: Biller): Promise<string> {
+  if (vault !== null) return await vaultSays(() => vaultAccount(vault.access, mode));
+  if (stripe === null) throw new Error('this command did not ask for Stripe');
+  return await accountOfKey(stripe);
+}
+
+async function accountOfKey(stripe: StripeAccess): Promise<string> {
   const gateway = createStripeGateway({
     apiKey: stripe.apiKey.reveal(),
     apiBase: stripe.apiBase,

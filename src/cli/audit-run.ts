@@ -9,13 +9,14 @@ import {
   type QuickCount,
 } from '../audit/index.ts';
 import type { RunRef } from '../domain/ids.ts';
+import { stripeOfRun } from './biller.ts';
 import { EXIT, type ExitCode } from './exit-codes.ts';
 import type { Platform } from './platform.ts';
 import type { Session } from './shell.ts';
 
 /** Charged twice and lost, in the provider's own list and our tables, for the end of a run. */
 export async function countAtProvider(platform: Platform, run: RunRef): Promise<QuickCount> {
-  const provider = await witnessOf(platform);
+  const provider = await witnessOf(platform, run);
   return quickCount({ databaseUrl: platform.databaseUrl.reveal(), run, provider });
 }
 
@@ -43,7 +44,7 @@ export async function auditAndPrint(
   const report = await auditPeriod({
     databaseUrl: platform.databaseUrl.reveal(),
     run,
-    provider: await witnessOf(platform),
+    provider: await witnessOf(platform, run),
     temporal,
     onProgress: ({ witness, done, total }) =>
       output.redraw(`asking the ${witness}: ${done}${total === null ? '' : ` of ${total}`}`),
@@ -53,8 +54,8 @@ export async function auditAndPrint(
   return { ...report, exitCode: EXIT_OF_VERDICT[report.verdict] };
 }
 
-async function witnessOf(platform: Platform): Promise<ProviderWitness> {
-  const { stripe } = platform;
-  if (stripe === null) throw new Error('this command did not ask for Stripe');
-  return providerWitness({ apiKey: stripe.apiKey.reveal(), apiBase: stripe.apiBase });
+async function witnessOf({ biller }: Platform, run: RunRef): Promise<ProviderWitness> {
+  if (biller === null) throw new Error('this command did not ask for Stripe');
+  const { apiKey, apiBase } = await stripeOfRun(biller, run);
+  return providerWitness({ apiKey: apiKey.reveal(), apiBase });
 }

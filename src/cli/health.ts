@@ -3,7 +3,7 @@ import pg from 'pg';
 import type { RunClient } from '../client.ts';
 import { describeHousekeeping } from '../client/housekeeping-schedule.ts';
 import { describeSchedule } from '../client/schedule.ts';
-import type { Config } from '../config.ts';
+import { usesSimulator, type Config } from '../config.ts';
 import { pendingMigrations } from '../db/migrate.ts';
 import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE, HOUSEKEEPING_ID } from '../domain/ids.ts';
 import { DEFAULT_NAMESPACE } from '../domain/namespace.ts';
@@ -106,7 +106,10 @@ export async function checkPostgres(config: Config): Promise<Check[]> {
 export async function checkStripe(config: Config): Promise<Check[]> {
   const apiKey = config.STRIPE_API_KEY;
   if (apiKey === undefined) {
-    return [{ name: 'Stripe', state: 'ok', found: 'not configured: built-in simulator' }];
+    const found = usesSimulator(config)
+      ? 'not configured: built-in simulator'
+      : 'the vault has the key';
+    return [{ name: 'Stripe', state: 'ok', found }];
   }
   const gateway = createStripeGateway({
     apiKey: apiKey.reveal(),

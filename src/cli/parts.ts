@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import type { Config } from '../config.ts';
 import { SHUTDOWN_GRACE_MS } from '../domain/timeouts.ts';
 import type { ProcessRequest } from '../embedded/stack.ts';
+import type { VaultSettings } from '../provider.ts';
 import type { Platform } from './platform.ts';
 import { webhookSecretsOf } from './simulator-webhooks.ts';
 
@@ -42,12 +43,18 @@ function workerNodeFlags(cachedWorkflows: number): string[] {
   return ['--max-semi-space-size=8', `--max-old-space-size=${heapMb}`];
 }
 
+/** What a worker and a server are started with. */
+export interface PartWorld {
+  readonly platform: Platform;
+  /** through which they reach Stripe; then they are given no Stripe key */
+  readonly vault: VaultSettings | null;
+  /** of the command, from which the parts' own variables are passed on */
+  readonly env: NodeJS.ProcessEnv;
+  readonly extra: Readonly<Record<string, string>>;
+}
+
 /** A worker as a part: configured by variables, as anybody would start one. */
-export function workerPart(from: {
-  platform: Platform;
-  env: NodeJS.ProcessEnv;
-  extra: Readonly<Record<string, string>>;
-}): ProcessRequest {
+export function workerPart(from: PartWorld): ProcessRequest {
   const { platform } = from;
   return {
     kind: 'process',
@@ -55,7 +62,7 @@ export function workerPart(from: {
     label: 'the worker',
     command: process.execPath,
     args: [...workerNodeFlags(platform.config.MAX_CACHED_WORKFLOWS), CLI, 'worker'],
-    env: { ...workerEnv(platform, from.env), ...from.extra },
+    env: { ...workerEnv(from), ...from.extra },
     ready: { kind: 'stdout-line', pattern: WORKER_READY_LINE, timeoutMs: 60_000 },
     // Above the grace in which a stopping worker finishes its charges, and what follows the last of them.
     stopTimeoutMs: SHUTDOWN_GRACE_MS + 15_000,
@@ -66,11 +73,7 @@ export function workerPart(from: {
 export const SERVER_PORT = 8_420;
 
 /** The server as a part: takes the webhooks of Stripe, or of the simulator. */
-export function serverPart(from: {
-  platform: Platform;
-  env: NodeJS.ProcessEnv;
-  extra: Readonly<Record<string, string>>;
-}): ProcessRequest {
+export function serverPart(from: PartWorld): ProcessRequest {
   const { config } = from.platform;
   const secrets = webhookSecretsOf(config).map((secret) => secret.reveal());
   return {
@@ -80,7 +83,7 @@ export function serverPart(from: {
     command: process.execPath,
     args: [CLI, 'server', '--port', '{{port}}'],
     env: {
-      ...workerEnv(from.platform, from.env),
+      ...workerEnv(from),
       ...from.extra,
       STRIPE_WEBHOOK_SECRETS: secrets.join(','),
     },
@@ -102,22 +105,20 @@ const PASSED_ON = [
   'LOG_LEVEL',
   'METRICS_PORT',
   'CHARGEONCE_CACHE',
-  'STRIPE_ACCOUNT_ID',
   'STRIPE_TIMEOUT_MS',
 ] as const;
 
-function workerEnv(platform: Platform, env: NodeJS.ProcessEnv): Record<string, string> {
-  const { config, stripe } = platform;
+function workerEnv({ platform, vault, env }: PartWorld): Record<string, string> {
+  const { config } = platform;
   const passed: Record<string, string> = {
     DATABASE_URL: platform.databaseUrl.reveal(),
     CHARGEONCE_MODE: config.mode,
+    ...stripeEnv(platform, vault),
   };
   for (const name of PASSED_ON) {
     const value = env[name];
     if (value !== undefined && value !== '') passed[name] = value;
   }
-  if (stripe !== null) passed['STRIPE_API_KEY'] = stripe.apiKey.reveal();
-  if (stripe?.apiBase !== undefined) passed['STRIPE_API_BASE'] = stripe.apiBase;
   const embedded = platform.lease?.endpoints.temporalAddress;
   if (embedded !== undefined) {
     // No profile on disk may add its own TLS or namespace to the embedded server's address.
@@ -133,4 +134,22 @@ function workerEnv(platform: Platform, env: NodeJS.ProcessEnv): Record<string, s
     if (name.startsWith('TEMPORAL_') && value !== undefined) passed[name] = value;
   }
   return passed;
+}
+
+/** The way to Stripe: the vault, or the key itself, never both. */
+function stripeEnv(platform: Platform, vault: VaultSettings | null): Record<string, string> {
+  if (vault !== null) {
+    return {
+      VAULT_URL: vault.proxyUrl,
+      VAULT_ADMIN_URL: vault.adminUrl,
+      VAULT_RUN_TOKEN: vault.runToken.reveal(),
+    };
+  }
+  const stripe = platform.biller?.stripe;
+  if (stripe == null) return {};
+  return {
+    STRIPE_API_KEY: stripe.apiKey.reveal(),
+    ...(stripe.apiBase === undefined ? {} : { STRIPE_API_BASE: stripe.apiBase }),
+    ...(stripe.accountId === undefined ? {} : { STRIPE_ACCOUNT_ID: stripe.accountId }),
+  };
 }

@@ -1,17 +1,19 @@
 import { loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import { RunClient } from '../client.ts';
-import type { Config } from '../config.ts';
+import { usesSimulator, type Config } from '../config.ts';
 import { openDatabase, type Database } from '../db/database.ts';
 import { migrate, pendingMigrations } from '../db/migrate.ts';
 import { leaseStack, type PartRequest, type StackLease } from '../embedded/stack.ts';
 import { Secret } from '../secret.ts';
-import type { StripeAccess } from '../provider.ts';
+import type { VaultSettings } from '../provider.ts';
 import { temporalPlace } from '../client/temporal-place.ts';
+import { billerOf, type Biller } from './biller.ts';
 import { requireOwnAccount, requireOwnEnvironment } from './account-check.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { hasPollers } from './pollers.ts';
 import { serverPart, simulatorPart, workerPart } from './parts.ts';
+import { startVaultPart, wantsEmbeddedVault } from './vault-part.ts';
 import { subscribeToSimulator, webhookSecretsOf } from './simulator-webhooks.ts';
 
 /** The parts a command works with. What is neither configured nor running is brought up for its duration. */
@@ -37,7 +39,8 @@ export interface Platform {
   readonly databaseUrl: Secret;
   readonly database: Database;
   readonly temporal: TemporalAccess | null;
-  readonly stripe: StripeAccess | null;
+  /** who bills; null when neither Stripe nor a worker was asked for */
+  readonly biller: Biller | null;
   readonly temporalUiUrl: string | null;
   readonly simulatorUrl: string | null;
   /** of the embedded server, once it is up */
@@ -80,17 +83,17 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
     });
     undo.push(() => database.close());
     const temporal = needs.temporal === true ? (profile ?? embeddedTemporal(lease)) : null;
-    const stripe =
-      needs.stripe === true || needs.worker === true ? stripeAccess(config, lease) : null;
-    if (stripe !== null && needs.anyAccount !== true)
-      await requireOwnAccount(database.db, stripe, config.mode);
+    const asks = needs.stripe === true || needs.worker === true;
+    const biller = asks ? billerOf(config, lease, database.db) : null;
+    if (biller !== null) undo.push(async () => biller.vault?.access.close());
+    if (biller !== null && needs.anyAccount !== true) await requireOwnAccount(database.db, biller);
     let connected: Promise<RunClient> | null = null;
     const platform: Platform = {
       config,
       databaseUrl,
       database,
       temporal,
-      stripe,
+      biller,
       temporalUiUrl: lease?.endpoints.temporalUiUrl ?? null,
       simulatorUrl: lease?.endpoints.simulatorUrl ?? null,
       // Comes with the worker, which needs this platform.
@@ -145,7 +148,8 @@ function baseParts(options: PlatformOptions, profile: TemporalAccess | null): Pa
       ...(config.TEMPORAL_UI_PORT === undefined ? {} : { uiPort: config.TEMPORAL_UI_PORT }),
     });
   }
-  if ((needs.stripe === true || needs.worker === true) && config.STRIPE_API_KEY === undefined) {
+  const asks = needs.stripe === true || needs.worker === true;
+  if (asks && usesSimulator(config)) {
     parts.push(simulatorPart(config, options.simulatorArgs ?? []));
   }
   return parts;
@@ -181,24 +185,6 @@ function endpoint(lease: StackLease | null, name: 'databaseUrl' | 'temporalAddre
 
 function embeddedTemporal(lease: StackLease | null): TemporalAccess {
   return { connection: { address: endpoint(lease, 'temporalAddress') }, namespace: 'default' };
-}
-
-/** The key of the built-in simulator: it accepts any, and this one says what it is. */
-const SIMULATOR_KEY = 'sk_test_chargeonce_simulator';
-
-function stripeAccess(config: Config, lease: StackLease | null): StripeAccess {
-  const timeoutMs = config.STRIPE_TIMEOUT_MS;
-  if (config.STRIPE_API_KEY !== undefined) {
-    return {
-      apiKey: config.STRIPE_API_KEY,
-      apiBase: config.STRIPE_API_BASE,
-      accountId: config.STRIPE_ACCOUNT_ID,
-      timeoutMs,
-    };
-  }
-  const apiBase = lease?.endpoints.simulatorUrl;
-  if (apiBase === undefined) throw new Error('the embedded stack gave no simulator');
-  return { apiKey: new Secret(SIMULATOR_KEY), apiBase, timeoutMs };
 }
 
 /** Our own database is always brought up to date; a configured one only by `chargeonce setup`. */
@@ -248,41 +234,52 @@ async function connect(temporal: TemporalAccess | null): Promise<RunClient> {
 
 /** A copied database, or another Temporal, is refused here in our words; the worker would refuse it as well. */
 async function requireBillable(platform: Platform): Promise<void> {
-  const { config, database, stripe, temporal } = platform;
-  if (stripe === null || temporal === null) return;
+  const { database, biller, temporal } = platform;
+  if (biller === null || temporal === null) return;
   const { workflowService } = (await platform.client()).temporal;
-  await requireOwnEnvironment(database.db, stripe, {
-    mode: config.mode,
-    temporal: await temporalPlace(workflowService, temporal.namespace),
-  });
+  const place = await temporalPlace(workflowService, temporal.namespace);
+  await requireOwnEnvironment(database.db, biller, place);
 }
 
 /**
  * Starts an embedded worker unless somebody already polls a configured Temporal. On the embedded
- * server the worker is a shared part like the others.
+ * server the worker is a shared part like the others, and so is the vault before it.
  */
 async function ensureWorker(
   platform: Platform,
   options: PlatformOptions,
   configured: boolean,
 ): Promise<void> {
-  const { lease, temporal, stripe } = platform;
-  if (lease === null || temporal === null || stripe === null) return;
+  const { lease, temporal, biller } = platform;
+  if (lease === null || temporal === null || biller === null) return;
   if (configured && (await hasPollers(await platform.client()))) return;
   if (configured)
     options.note('no worker polls the task queues: one runs here until this command ends');
   const [secret] = webhookSecretsOf(options.config);
   const withServer = options.needs.server === true && secret !== undefined;
-  const from = { platform, env: options.env, extra: options.workerEnv ?? {} };
   try {
+    const vault = await vaultOfWorker(platform, { lease, biller });
+    const from = { platform, vault, env: options.env, extra: options.workerEnv ?? {} };
     await lease.ensure([workerPart(from), ...(withServer ? [serverPart(from)] : [])]);
     const { simulatorUrl, serverUrl } = lease.endpoints;
     if (withServer && simulatorUrl !== undefined && serverUrl !== undefined)
       await subscribeToSimulator({ simulatorUrl, serverUrl, secret });
   } catch (error) {
+    if (error instanceof CommandError) throw error;
     const said = error instanceof Error ? error.message : String(error);
     throw new CommandError(EXIT.unavailable, said, error);
   }
+}
+
+/** The configured vault, else one of the home's own, unless it is switched off. */
+async function vaultOfWorker(
+  { config, databaseUrl }: Platform,
+  { lease, biller }: { readonly lease: StackLease; readonly biller: Biller },
+): Promise<VaultSettings | null> {
+  const { vault, stripe } = biller;
+  if (vault !== null) return vault.settings;
+  if (stripe === null || !wantsEmbeddedVault(config)) return null;
+  return await startVaultPart({ config, lease, stripe, databaseUrl });
 }
 
 async function giveBack(undo: readonly (() => Promise<void>)[]): Promise<void> {

@@ -3,6 +3,7 @@ import { requireEnvironment } from '../db/environment.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
 import type { RefundDeps } from '../refunds/deps.ts';
 import { accountOf, explained } from './account-check.ts';
+import { stripeBeyondRuns } from './biller.ts';
 import type { Session } from './shell.ts';
 
 /**
@@ -14,9 +15,10 @@ export async function withRefunds<T>(
   purpose: 'reads' | 'writes',
   work: (deps: RefundDeps) => Promise<T>,
 ): Promise<T> {
-  const { stripe, database } = platform;
-  if (stripe === null) throw new Error('this command did not ask for Stripe');
-  const account = await accountOf(stripe);
+  const { biller, database } = platform;
+  if (biller === null) throw new Error('this command did not ask for Stripe');
+  const stripe = stripeBeyondRuns(biller);
+  const account = await accountOf(biller);
   const { db } = database;
   const liveMode = config.mode === 'live';
   if (purpose === 'writes') await explained(() => requireEnvironment(db, { account, liveMode }));

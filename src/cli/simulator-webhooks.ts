@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import { usesSimulator, type Config } from '../config.ts';
 import { WEBHOOK_TYPES } from '../http/webhooks/decide.ts';
 import { Secret } from '../secret.ts';
 
@@ -10,7 +10,7 @@ const TIMEOUT_MS = 5_000;
 /** The secrets a server accepts: the configured ones, else the simulator's when it stands in for Stripe. */
 export function webhookSecretsOf(config: Config): readonly Secret[] {
   if (config.STRIPE_WEBHOOK_SECRETS !== undefined) return config.STRIPE_WEBHOOK_SECRETS;
-  return config.STRIPE_API_KEY === undefined ? [new Secret(SIMULATOR_SECRET)] : [];
+  return usesSimulator(config) ? [new Secret(SIMULATOR_SECRET)] : [];
 }
 
 /** Has the simulator send its events to a server. Twice: the later address holds. */

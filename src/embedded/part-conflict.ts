@@ -7,7 +7,7 @@ import type { PartRequest } from './part-spec.ts';
 export function differences(
   running: PartRequest,
   asked: PartRequest,
-  chosen: { readonly port?: number; readonly uiPort?: number } = {},
+  chosen: { readonly port?: number; readonly uiPort?: number; readonly secondPort?: number } = {},
 ): string[] {
   const different: string[] = [];
   if (asked.port !== undefined && asked.port !== (chosen.port ?? running.port))
@@ -20,6 +20,9 @@ export function differences(
       different.push('uiPort');
   }
   if (running.kind === 'process' && asked.kind === 'process') {
+    const second = asked.second?.port;
+    if (second !== undefined && second !== (chosen.secondPort ?? running.second?.port))
+      different.push('secondPort');
     for (const key of ['command', 'args', 'cwd', 'url', 'ready'] as const) {
       if (JSON.stringify(running[key]) !== JSON.stringify(asked[key])) different.push(key);
     }

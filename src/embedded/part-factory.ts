@@ -30,6 +30,7 @@ export interface PlannedPart {
   readonly endpoints: StackEndpoints;
   readonly port?: number;
   readonly uiPort?: number;
+  readonly secondPort?: number;
   readonly url?: string;
   /** Ports that were not demanded: when one is lost to another process before the start, plan again. */
   readonly movablePorts: readonly number[];
@@ -134,23 +135,18 @@ async function planTemporal(
 
 async function planProcess(request: ProcessRequest, context: PlanContext): Promise<PlannedPart> {
   const label = request.label ?? `the ${request.name}`;
-  const listens = request.port !== undefined || request.preferredPort !== undefined;
-  const ports = listens
-    ? await pickPorts(context, [
-        {
-          key: request.name,
-          label,
-          explicit: request.port,
-          preferred: request.preferredPort,
-        },
-      ])
-    : undefined;
-  const port = ports?.get(request.name);
+  const { port, secondPort } = await processPorts(request, label, context);
   const fill = (text: string) =>
-    port === undefined ? text : text.replaceAll('{{port}}', String(port));
+    text
+      .replaceAll('{{port}}', String(port ?? '{{port}}'))
+      .replaceAll('{{secondPort}}', String(secondPort ?? '{{secondPort}}'));
   const env: Record<string, string> = { ...context.env };
   for (const [key, value] of Object.entries(request.env)) env[key] = fill(value);
   const url = request.url === undefined ? undefined : fill(request.url);
+  const movable = [
+    request.port === undefined ? port : undefined,
+    request.second?.port === undefined ? secondPort : undefined,
+  ];
   return {
     spec: {
       name: request.name,
@@ -165,16 +161,43 @@ async function planProcess(request: ProcessRequest, context: PlanContext): Promi
       stopTimeoutMs: request.stopTimeoutMs ?? PROCESS_STOP_TIMEOUT_MS,
       startAttempts: 1,
     },
-    endpoints: endpointsOf(request.name, url),
+    endpoints: endpointsOf(request.name, url, secondPort),
     ...(port === undefined ? {} : { port }),
+    ...(secondPort === undefined ? {} : { secondPort }),
     ...(url === undefined ? {} : { url }),
-    movablePorts: port !== undefined && request.port === undefined ? [port] : [],
+    movablePorts: movable.filter((one) => one !== undefined),
   };
 }
 
-function endpointsOf(name: string, url: string | undefined): StackEndpoints {
+async function processPorts(
+  request: ProcessRequest,
+  label: string,
+  context: PlanContext,
+): Promise<{ readonly port?: number; readonly secondPort?: number }> {
+  const { name, port, preferredPort, second } = request;
+  if (port === undefined && preferredPort === undefined) return {};
+  const first = { key: name, label, explicit: port, preferred: preferredPort };
+  if (second === undefined) {
+    const ports = await pickPorts(context, [first]);
+    return { port: ports.get(name) };
+  }
+  const key = `${name}Second`;
+  const ports = await pickPorts(context, [
+    first,
+    { key, label: second.label, explicit: second.port, preferred: second.preferredPort },
+  ]);
+  return { port: ports.get(name), secondPort: ports.get(key) };
+}
+
+function endpointsOf(
+  name: string,
+  url: string | undefined,
+  secondPort: number | undefined,
+): StackEndpoints {
   if (url === undefined) return {};
   if (name === 'simulator') return { simulatorUrl: url };
+  if (name === 'vault' && secondPort !== undefined)
+    return { vaultUrl: url, vaultAdminUrl: `http://127.0.0.1:${secondPort}` };
   return name === 'server' ? { serverUrl: url } : {};
 }
 

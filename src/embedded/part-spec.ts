@@ -60,8 +60,8 @@ export interface TemporalRequest {
 }
 
 /**
- * Any other child process (simulator, worker). In `args`, the values of `env`, `url` and `ready`, the text
- * `{{port}}` stands for the port that was chosen. Ask for parts it needs first, and put their endpoints into `env`.
+ * Any other child process (simulator, vault, worker). In `args`, the values of `env`, `url` and `ready`, the text
+ * `{{port}}` stands for the port that was chosen, `{{secondPort}}` for the second one. Ask for parts it needs first, and put their endpoints into `env`.
  */
 export interface ProcessRequest {
   readonly kind: 'process';
@@ -75,6 +75,8 @@ export interface ProcessRequest {
   readonly port?: number;
   /** Taken when free; with neither port nor preferredPort the part listens nowhere. */
   readonly preferredPort?: number;
+  /** Of a part that listens twice. */
+  readonly second?: SecondPort;
   readonly url?: string;
   readonly ready: Readiness;
   /** Default: true. */
@@ -83,6 +85,14 @@ export interface ProcessRequest {
   readonly stopSignal?: NodeJS.Signals;
   /** Default: 15 s; SIGKILL after that. */
   readonly stopTimeoutMs?: number;
+}
+
+export interface SecondPort {
+  /** What it is for, as it stands in messages: "the vault's admin API". */
+  readonly label: string;
+  /** Demanded by the user. */
+  readonly port?: number;
+  readonly preferredPort: number;
 }
 
 export type PartState = 'starting' | 'running' | 'restarting' | 'failed' | 'stopping' | 'stopped';
@@ -107,6 +117,8 @@ export interface StackEndpoints {
   readonly temporalMetricsUrl?: string;
   readonly simulatorUrl?: string;
   readonly serverUrl?: string;
+  readonly vaultUrl?: string;
+  readonly vaultAdminUrl?: string;
 }
 
 /** The name under which the part of a request runs. */

@@ -3,7 +3,7 @@ import type { PartRequest, PartStatus, StackEndpoints } from './part-spec.ts';
 import { isRecord, parseJson } from './untyped.ts';
 
 /** Raised whenever a message changes its meaning: an older supervisor may still be running. */
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 
 /** A line is bounded, so that a stray client cannot fill the memory. */
 const LINE_MAX_BYTES = 4_000_000;

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, configSchema, loadConfig, parseDurations } from '../../src/config.ts';
+import { webhookSecretsOf } from '../../src/cli/simulator-webhooks.ts';
 import { redact } from '../../src/log.ts';
 
 /** The problems of a configuration; a good one is a failed test. */
@@ -244,6 +245,11 @@ describe('with a vault', () => {
       expect(problems[0]).toMatch(/^STRIPE_API_KEY: .*Only the vault holds the Stripe key/);
     },
   );
+
+  it('takes no event that the simulator signs: its secret is known to everybody', () => {
+    expect(webhookSecretsOf(loadConfig({}))).toHaveLength(1);
+    expect(webhookSecretsOf(loadConfig(vault))).toEqual([]);
+  });
 
   it('lets the vault and an operator have what is theirs', () => {
     const VAULT_ADMIN_TOKEN = `vat_${'b'.repeat(64)}`;

@@ -24,6 +24,9 @@ const REAL_SERVICES = [
   'STRIPE_API_BASE',
   'STRIPE_ACCOUNT_ID',
   'CHARGEONCE_MODE',
+  'VAULT_URL',
+  'VAULT_ADMIN_URL',
+  'VAULT_RUN_TOKEN',
 ];
 
 /** Settle pauses of seconds instead of minutes: the simulator knows the truth at once. */

@@ -6,6 +6,7 @@ import { EXIT } from '../exit-codes.ts';
 import { green, processOutput, red, table, yellow } from '../output.ts';
 import { temporalAccess } from '../platform.ts';
 import type { Shell } from '../shell.ts';
+import { checkVault } from '../vault-check.ts';
 import { checkWebhooks } from '../webhook-check.ts';
 
 export function registerDoctor(program: Command, shell: Shell): void {
@@ -43,7 +44,7 @@ async function examine(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {
     });
     checks.push(...(await checkTools(config, env)));
     checks.push(...(await checkPostgres(config)));
-    checks.push(...(await checkStripe(config)));
+    checks.push(...(await checkStripe(config)), ...(await checkVault(config)));
     checks.push(...(await checkWebhooks(config)));
     checks.push(
       ...(await checkTemporal(config, temporalAccess(env), (access) => RunClient.connect(access))),

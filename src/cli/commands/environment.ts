@@ -56,11 +56,11 @@ export function registerEnvironment(program: Command, shell: Shell): void {
 
 async function presentEnvironment(session: Session): Promise<PresentEnvironment> {
   const { platform, config } = session;
-  const { stripe, temporal, database } = platform;
-  if (stripe === null || temporal === null) throw new Error('Stripe and Temporal were asked for');
+  const { biller, temporal, database } = platform;
+  if (biller === null || temporal === null) throw new Error('Stripe and Temporal were asked for');
   const { workflowService } = (await platform.client()).temporal;
   return {
-    account: await accountOf(stripe),
+    account: await accountOf(biller),
     liveMode: config.mode === 'live',
     database: await readDatabasePlace(database.db),
     temporal: await temporalPlace(workflowService, temporal.namespace),

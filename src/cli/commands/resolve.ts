@@ -9,6 +9,7 @@ import { constraintOf } from '../../db/sqlstate.ts';
 import { checkAbsent, checkCharge, type ResolvedSlot } from '../../payments/check-resolution.ts';
 import { LookupFailed } from '../../payments/gateway.ts';
 import { createStripeGateway } from '../../payments/stripe-gateway.ts';
+import { stripeOfRun } from '../biller.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { bold, table } from '../output.ts';
 import { defaultOperator, parseSlot, withSession, type Session, type Shell } from '../shell.ts';
@@ -130,8 +131,9 @@ async function checkedVerdict(
   dossier: ResolvedSlot,
   options: Options,
 ): Promise<Verdict> {
-  const { stripe } = session.platform;
-  if (stripe === null) throw new Error('resolving asks Stripe');
+  const { biller } = session.platform;
+  if (biller === null) throw new Error('resolving asks Stripe');
+  const stripe = await stripeOfRun(biller, dossier);
   const gateway = createStripeGateway({
     apiKey: stripe.apiKey.reveal(),
     apiBase: stripe.apiBase,

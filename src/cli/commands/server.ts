@@ -1,6 +1,7 @@
 import { InvalidArgumentError, type Command } from '@commander-js/extra-typings';
 import type { RunningServer, ServerOptions } from '../../server.ts';
 import { createLogger } from '../../log.ts';
+import { providerOf } from '../biller.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { SERVER_PORT } from '../parts.ts';
 import { untilInterrupted, withSession, type Shell } from '../shell.ts';
@@ -32,14 +33,14 @@ export function registerServer(program: Command, shell: Shell): void {
       const json = options.json === true;
       const needs = { temporal: true, stripe: true };
       await withSession(shell, { needs, json }, async ({ config, platform, output }) => {
-        const { temporal, stripe, simulatorUrl } = platform;
-        if (temporal === null || stripe === null)
+        const { temporal, biller, simulatorUrl } = platform;
+        if (temporal === null || biller === null)
           throw new Error('a server needs Temporal and Stripe');
         const webhookSecrets = webhookSecretsOf(config);
         const server = await start({
           databaseUrl: platform.databaseUrl,
           temporal,
-          stripe,
+          ...providerOf(biller),
           mode: config.mode,
           webhookSecrets,
           host: options.host,

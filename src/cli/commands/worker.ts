@@ -3,6 +3,8 @@ import type { Logger } from 'pino';
 import { ensureHousekeeping } from '../../client/housekeeping-schedule.ts';
 import type { TelemetryOptions } from '../../telemetry.ts';
 import { SHUTDOWN_GRACE_MS } from '../../domain/timeouts.ts';
+import { loadConfig } from '../../config.ts';
+import { providerOf } from '../biller.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { processOutput } from '../output.ts';
 import { WORKER_READY_LINE } from '../parts.ts';
@@ -22,9 +24,10 @@ export function registerWorker(program: Command, shell: Shell): void {
     .action(async (options) => {
       const json = options.json === true;
       const needs = { temporal: true, stripe: true };
+      requireNoAdminToken(shell);
       await withSession(shell, { needs, json }, async ({ config, platform }) => {
-        const { temporal, stripe } = platform;
-        if (temporal === null || stripe === null)
+        const { temporal, biller } = platform;
+        if (temporal === null || biller === null)
           throw new Error('a worker needs Temporal and Stripe');
         // Says in our words that Temporal is not there; the worker's own connection says it in its own.
         const client = await platform.client();
@@ -36,7 +39,7 @@ export function registerWorker(program: Command, shell: Shell): void {
         const worker = await startWorker({
           databaseUrl: platform.databaseUrl,
           temporal,
-          stripe,
+          ...providerOf(biller),
           mode: config.mode,
           chargesPerSecond: config.CHARGES_PER_SECOND,
           reconcilePausesMs: config.RECONCILE_PAUSES,
@@ -60,6 +63,16 @@ export function registerWorker(program: Command, shell: Shell): void {
         await worker.shutdown();
       });
     });
+}
+
+/** Whoever can raise a cap has none. */
+function requireNoAdminToken({ env }: Shell): void {
+  const { VAULT_URL: vault, VAULT_ADMIN_TOKEN: token } = loadConfig(env);
+  if (vault === undefined || token === undefined) return;
+  throw new CommandError(
+    EXIT.usage,
+    'VAULT_ADMIN_TOKEN: refused for a worker, which could raise its own cap with it. Unset it here',
+  );
 }
 
 // The worker's SDK is the largest thing we load; only this command waits for it.

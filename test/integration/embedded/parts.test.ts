@@ -63,6 +63,31 @@ describe('ports', () => {
   });
 });
 
+describe('a part that listens twice', () => {
+  const second = { label: 'the other ear', preferredPort: 25_112 };
+  // It says its second port, which it was told in SECRET.
+  const twoEars = echoPart({ name: 'vault', env: { SECRET: '{{secondPort}}' }, second });
+
+  test('gets two ports, keeps both for the next time, and tells them as the addresses of the vault', async () => {
+    const first = await lease(home, [twoEars]);
+    const { vaultUrl, vaultAdminUrl } = first.endpoints;
+    const { secret } = await answerOf(vaultUrl);
+    expect(vaultAdminUrl).toBe(`http://127.0.0.1:${secret}`);
+    expect(vaultAdminUrl).not.toBe(vaultUrl);
+    await first.release();
+
+    const again = await lease(home, [twoEars]);
+    expect(again.endpoints).toMatchObject({ vaultUrl, vaultAdminUrl });
+    await again.release();
+  });
+
+  test('is refused by name when its second port was demanded and is taken', async () => {
+    const port = await blockedPort();
+    const refused = lease(home, [{ ...twoEars, second: { ...second, port } }]);
+    await expect(refused).rejects.toThrow(`port ${port}, demanded for the other ear, is held by`);
+  });
+});
+
 describe('a part', () => {
   test('is started again after kill -9, and counts it', async () => {
     const events: string[] = [];

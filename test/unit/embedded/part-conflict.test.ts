@@ -44,6 +44,15 @@ describe('sharing a part', () => {
     ]);
   });
 
+  test('a demanded second port fits the one that was chosen', () => {
+    const second = { label: 'the admin API', preferredPort: 2 };
+    const vault = { ...worker, second };
+    const demanded = { ...worker, second: { ...second, port: 7 } };
+    expect(differences(vault, demanded, { secondPort: 7 })).toEqual([]);
+    expect(differences(vault, demanded, { secondPort: 8 })).toEqual(['secondPort']);
+    expect(differences(demanded, vault, { secondPort: 7 })).toEqual([]);
+  });
+
   test('a Temporal server in memory is not shared by one who needs its state kept', () => {
     expect(differences({ kind: 'temporal', storage: 'memory' }, { kind: 'temporal' })).toEqual([]);
     expect(
