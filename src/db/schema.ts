@@ -365,6 +365,7 @@ export interface VaultReservations {
   create_key: string;
   currency: string;
   customer_id: string | null;
+  forwards: Generated<number>;
   key_id: string;
   last_forward_at: Generated<Timestamp>;
   looks: Generated<number>;
@@ -393,6 +394,8 @@ export interface VaultSends {
 }
 
 export interface VaultWindows {
+  beyond_minor: Generated<number>;
+  cap_minor: number;
   currency: string;
   key_id: string;
   used_minor: Generated<number>;

@@ -88,6 +88,7 @@ export type KeyAction =
   | 'cap_raised'
   | 'expiry_extended'
   | 'secret_rotated'
+  | 'endpoints_changed'
   | 'opened'
   | 'closed'
   | 'revoked';

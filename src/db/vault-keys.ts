@@ -100,18 +100,12 @@ export async function raiseCap(
 ): Promise<CapRaised> {
   const { keyId, currency, capMinor, operator, reason } = change;
   return db.transaction().execute(async (trx) => {
-    const { rows } = await sql<{ cap_minor: number }>`
-      SELECT cap_minor FROM vault_caps WHERE key_id = ${keyId} AND currency = ${currency} FOR NO KEY UPDATE`.execute(
-      trx,
-    );
-    const before = rows[0];
-    if (before === undefined) return 'noCap';
-    if (capMinor <= before.cap_minor) return 'notRaised';
-    await sql`
-      UPDATE vault_caps SET cap_minor = ${capMinor} WHERE key_id = ${keyId} AND currency = ${currency}`.execute(
-      trx,
-    );
-    const details = { currency, from: before.cap_minor, to: capMinor };
+    const { rows } = await sql<{ before: number | null }>`
+      SELECT vault_raise(${keyId}, ${currency}, ${capMinor}) AS before`.execute(trx);
+    const before = rows[0]?.before ?? null;
+    if (before === null) return 'noCap';
+    if (capMinor <= before) return 'notRaised';
+    const details = { currency, from: before, to: capMinor };
     await noteKeyChange(trx, { keyId, actor: operator, action: 'cap_raised', reason, details });
     return 'raised';
   });
@@ -189,7 +183,8 @@ export type RunKeyOpened =
 
 /**
  * Opens the run's one key, and makes it at the first call, with its caps from the frozen plan. Twice, or by twenty at
- * once: one key, the same caps, counts untouched. Another secret (a rotated run token) replaces the hash and is logged.
+ * once: one key, the same caps, counts untouched. Another secret (a rotated run token) or another release's endpoints
+ * replace what is stored, and are logged.
  */
 export async function openRunKey(db: Db, order: RunKeyOrder): Promise<RunKeyOpened> {
   const totals = await readRunTotals(db, order.run);
@@ -201,7 +196,7 @@ export async function openRunKey(db: Db, order: RunKeyOrder): Promise<RunKeyOpen
     if (stored.revokedAt !== null) return { kind: 'revoked' };
     if (stored.keyId !== order.keyId)
       throw new Error(`the run of ${order.run.period} has the vault key ${stored.keyId} already`);
-    await replaceHash(trx, order, stored);
+    await replaceParts(trx, order, stored);
     const key = await openStoredKey(trx, order);
     return { kind: 'open', key, budgets: await readBudgets(trx, key.keyId) };
   });
@@ -233,12 +228,22 @@ async function lockRunKey(trx: Db, { namespace, period }: RunRef): Promise<Vault
   return rows[0] === undefined ? null : keyOf(rows[0]);
 }
 
-async function replaceHash(trx: Db, order: RunKeyOrder, stored: VaultKey): Promise<void> {
-  if (stored.secretHash.equals(order.secretHash)) return;
-  await sql`UPDATE vault_keys SET secret_hash = ${order.secretHash} WHERE key_id = ${stored.keyId}`.execute(
-    trx,
-  );
-  await noteKeyChange(trx, { keyId: stored.keyId, actor: order.actor, action: 'secret_rotated' });
+/** What the vault itself says about a run's key may change with its token and its release; the counts stay. */
+async function replaceParts(trx: Db, order: RunKeyOrder, stored: VaultKey): Promise<void> {
+  const { keyId, actor, secretHash, allowedEndpoints } = order;
+  if (!stored.secretHash.equals(secretHash)) {
+    await sql`UPDATE vault_keys SET secret_hash = ${secretHash} WHERE key_id = ${keyId}`.execute(
+      trx,
+    );
+    await noteKeyChange(trx, { keyId, actor, action: 'secret_rotated' });
+  }
+  if (stored.allowedEndpoints.join('\n') !== allowedEndpoints.join('\n')) {
+    await sql`UPDATE vault_keys SET allowed_endpoints = ${allowedEndpoints} WHERE key_id = ${keyId}`.execute(
+      trx,
+    );
+    const details = { from: stored.allowedEndpoints, to: allowedEndpoints };
+    await noteKeyChange(trx, { keyId, actor, action: 'endpoints_changed', details });
+  }
 }
 
 /** Opens it for as long as the run's state allows, and logs it where that changes something. */

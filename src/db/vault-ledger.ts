@@ -170,25 +170,20 @@ const CLOCK_MARGIN = '5 minutes';
 
 /**
  * Gives an intent to the reservation of the create that made it: sum, currency, customer and metadata are the same
- * and it was forwarded before. False when no create of this key can have made it. Twice: true both times.
+ * and it was forwarded before. False when no create of this key can have made it. Twice, or by two at once: true, and
+ * one reservation.
  */
 export async function bindIntent(db: Db, found: FoundIntent): Promise<boolean> {
-  const { rows } = await sql<{ bound: boolean }>`
-    WITH one AS (
-      SELECT reservation_id FROM vault_reservations
-      WHERE key_id = ${found.keyId} AND object_id IS NULL AND amount_minor = ${found.amountMinor}
-        AND currency = ${found.currency} AND stripe_customer IS NOT DISTINCT FROM ${found.stripeCustomer}
-        AND marks = ${found.marks}
-        AND reserved_at <= to_timestamp(${found.createdAtSeconds}::double precision) + ${CLOCK_MARGIN}::interval
-      ORDER BY reservation_id LIMIT 1 FOR UPDATE
-    ), bound AS (
-      UPDATE vault_reservations r SET object_id = ${found.objectId} FROM one
-      WHERE r.reservation_id = one.reservation_id AND r.object_id IS NULL
-        AND NOT EXISTS (SELECT FROM vault_reservations o
-          WHERE o.key_id = ${found.keyId} AND o.object_id = ${found.objectId})
-      RETURNING 1
-    )
-    SELECT EXISTS (SELECT FROM bound) OR EXISTS (SELECT FROM vault_reservations o
-      WHERE o.key_id = ${found.keyId} AND o.object_id = ${found.objectId}) AS bound`.execute(db);
-  return rows[0]?.bound === true;
+  return (await bindReservation(db, found)) !== null;
+}
+
+/** As bindIntent, and says whose it is now: creates that agree in everything are interchangeable. */
+export async function bindReservation(db: Db, found: FoundIntent): Promise<number | null> {
+  const { rows } = await sql<{ reservation: number | null }>`
+    SELECT vault_bind(${found.keyId}, ${found.objectId}, ${found.amountMinor}, ${found.currency},
+      ${found.stripeCustomer}, ${found.marks},
+      to_timestamp(${found.createdAtSeconds}::double precision) + ${CLOCK_MARGIN}::interval) AS reservation`.execute(
+    db,
+  );
+  return rows[0]?.reservation ?? null;
 }
