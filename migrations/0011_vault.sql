@@ -335,6 +335,11 @@ BEGIN
     END IF;
   END IF;
 
+  IF decision = 'forward' AND p_kind = 'read' AND p_object IS NOT NULL THEN
+    -- Nothing is locked for it: its answer may settle, the read itself changes nothing.
+    SELECT v.reservation_id INTO reservation FROM vault_reservations v
+    WHERE v.key_id = p_key AND v.object_id = p_object;
+  END IF;
   IF decision = 'forward' AND p_kind IN ('create', 'confirm', 'capture', 'cancel') THEN
     IF p_kind = 'create' THEN
       SELECT * INTO r FROM vault_reservations v WHERE v.reservation_id = send.reservation_id FOR UPDATE;
@@ -555,12 +560,15 @@ BEGIN
   id := vault_owner(q.key_id, q.reservation_id, p_object);
   effect := 'none';
   IF id IS NOT NULL THEN
-    PERFORM FROM vault_reservations r WHERE r.reservation_id = id FOR UPDATE;
+    SELECT r.state::text INTO effect FROM vault_reservations r WHERE r.reservation_id = id FOR UPDATE;
     IF to_state = 'released' AND EXISTS (
       SELECT FROM vault_sends s WHERE s.reservation_id = id AND s.unresolved > 0) THEN
       to_state := 'held';
     END IF;
-    effect := vault_move(id, to_state, p_reason, p_request::text);
+    -- What a read does not prove is no news.
+    IF q.method <> 'GET' OR to_state <> 'held' THEN
+      effect := vault_move(id, to_state, p_reason, p_request::text);
+    END IF;
   END IF;
   INSERT INTO vault_answers (request_id, status, error, stripe_request_id, replayed, effect, duration_ms)
   VALUES (p_request, p_status, p_error, p_stripe_request, p_replayed, effect, p_duration);

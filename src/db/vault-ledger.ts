@@ -170,15 +170,10 @@ const CLOCK_MARGIN = '5 minutes';
 
 /**
  * Gives an intent to the reservation of the create that made it: sum, currency, customer and metadata are the same
- * and it was forwarded before. False when no create of this key can have made it. Twice, or by two at once: true, and
- * one reservation.
+ * and it was forwarded before. Says whose it is now, since creates that agree in all of that are interchangeable; null
+ * when no create of this key can have made it. Twice, or by two at once: the same reservation.
  */
-export async function bindIntent(db: Db, found: FoundIntent): Promise<boolean> {
-  return (await bindReservation(db, found)) !== null;
-}
-
-/** As bindIntent, and says whose it is now: creates that agree in everything are interchangeable. */
-export async function bindReservation(db: Db, found: FoundIntent): Promise<number | null> {
+export async function bindIntent(db: Db, found: FoundIntent): Promise<number | null> {
   const { rows } = await sql<{ reservation: number | null }>`
     SELECT vault_bind(${found.keyId}, ${found.objectId}, ${found.amountMinor}, ${found.currency},
       ${found.stripeCustomer}, ${found.marks},
