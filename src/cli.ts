@@ -17,6 +17,7 @@ import { registerSimulator } from './cli/commands/simulator.ts';
 import { registerStatus } from './cli/commands/status.ts';
 import { registerSweep } from './cli/commands/sweep.ts';
 import { registerUp } from './cli/commands/up.ts';
+import { registerVault } from './cli/commands/vault.ts';
 import { registerWorker } from './cli/commands/worker.ts';
 import { CommandError, EXIT, type ExitCode } from './cli/exit-codes.ts';
 import type { Shell } from './cli/shell.ts';
@@ -83,6 +84,7 @@ function buildProgram(shell: Shell): Command {
     registerEnvironment,
     registerWorker,
     registerServer,
+    registerVault,
     registerSimulator,
     registerSetup,
     registerDoctor,

@@ -92,6 +92,7 @@ function vaultEnv({
     CHARGEONCE_CACHE: config.CHARGEONCE_CACHE,
     LOG_LEVEL: config.LOG_LEVEL,
     STRIPE_TIMEOUT_MS: String(stripe.timeoutMs),
+    ABSENCE_QUIET: `${config.ABSENCE_QUIET}ms`,
     STRIPE_API_KEY: stripe.apiKey.reveal(),
     VAULT_RUN_TOKEN: tokens.runToken.reveal(),
     VAULT_ADMIN_TOKEN: tokens.adminToken.reveal(),

@@ -24,7 +24,8 @@ export interface AdminDeps {
 
 const HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 20_000;
-const SOCKET_TIMEOUT_MS = 30_000;
+/** A sweep that was asked for looks at thousands of reservations before it answers. */
+const SOCKET_TIMEOUT_MS = 120_000;
 const KEEP_ALIVE_MS = 10_000;
 const REQUESTS_PER_SOCKET = 1_000;
 const SOCKETS = 128;
