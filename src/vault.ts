@@ -92,8 +92,8 @@ export async function startVault(options: VaultOptions): Promise<RunningVault> {
     const { db, upstream, own } = world;
     const watch = startWatch(options, world, undo);
     const { onEvent, metrics } = watch;
-    const sweep = (force: boolean) =>
-      sweepReservations({ db, upstream, ...own, onEvent }, { force });
+    const looks = { db, upstream, ...own, quietMs: options.absenceQuietMs, onEvent };
+    const sweep = (force: boolean) => sweepReservations(looks, { force });
     startBackground(options, { db, watch, sweep, undo });
     const app = buildAdminApp({
       db,
