@@ -160,7 +160,7 @@ describe('allowed endpoints', () => {
           target.ok && allowed.some(([verb, pattern]) => verb === method && pattern.test(plain));
         expect(passes).toBe(expected);
       }),
-      { numRuns: 5_000 },
+      { numRuns: 2_000 },
     );
   });
 
@@ -173,9 +173,8 @@ describe('allowed endpoints', () => {
         ),
         (text) => {
           const parsed = parseEndpoint(text);
-          expect(parsed).toEqual(
-            parsed.ok ? parseEndpoint(parsed.endpoint) : { ok: false, problem: expect.any(String) },
-          );
+          expect(parsed.ok ? parseEndpoint(parsed.endpoint) : parsed).toEqual(parsed);
+          expect(parsed.ok || parsed.problem !== '').toBe(true);
         },
       ),
     );

@@ -227,9 +227,9 @@ describe('the form body', () => {
           body.split(/[&;] */).filter((pair) => /^(?:a|%61)mount(?:=|$)/i.test(pair)),
         ).toHaveLength(1);
       }),
-      { numRuns: 5_000 },
+      { numRuns: 2_000 },
     );
-    expect(passed).toBeGreaterThan(100);
+    expect(passed).toBeGreaterThan(50);
   });
 });
 
