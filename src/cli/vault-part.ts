@@ -91,7 +91,6 @@ function vaultEnv({
     CHARGEONCE_MODE: config.mode,
     CHARGEONCE_CACHE: config.CHARGEONCE_CACHE,
     LOG_LEVEL: config.LOG_LEVEL,
-    ABSENCE_QUIET: `${config.ABSENCE_QUIET}ms`,
     STRIPE_TIMEOUT_MS: String(stripe.timeoutMs),
     ABSENCE_QUIET: `${config.ABSENCE_QUIET}ms`,
     STRIPE_API_KEY: stripe.apiKey.reveal(),
