@@ -93,7 +93,8 @@ CREATE TABLE vault_reservations (
   -- No foreign key to its window: each insert would lock the one hot row once more. The drift check compares them.
   CONSTRAINT reservation_has_a_cap FOREIGN KEY (key_id, currency) REFERENCES vault_caps,
   CONSTRAINT reservation_is_of_one_create UNIQUE (key_id, create_key),
-  CONSTRAINT reservation_is_of_one_object UNIQUE (key_id, object_id),
+  -- The object first: it is looked for under one key, and by the sweep under all.
+  CONSTRAINT reservation_is_of_one_object UNIQUE (object_id, key_id),
   CONSTRAINT reservation_amount_is_positive CHECK (amount_minor > 0)
 );
 CREATE INDEX reservations_to_look_at ON vault_reservations (next_look_at) WHERE state = 'held';
