@@ -26,16 +26,13 @@ export function answerLog(rows: readonly LogRow[], asked: LogQuestion): string {
   const sends = oldestFirst.filter(({ method }) => method !== 'GET');
   if (sends.length === 0)
     return `Nothing was sent: ${count(rows.length, 'request')}, all of them only read.`;
-  const things = [...groupBy(sends, thingOf).values()].map((of) => [
-    ...groupBy(of, keyOf).values(),
-  ]);
+  // By key first: a repeat that was refused knows neither customer nor reservation, its key does.
+  const keys = [...groupBy(sends, keyOf).values()];
+  const things = [...groupBy(keys, thingOf).values()].map((of) => of.map((rows) => sentOf(rows)));
   const [first] = things;
-  if (things.length === 1 && first !== undefined) {
-    const keys = first.map((of) => sentOf(of));
-    const [only] = keys;
-    return keys.length === 1 && only !== undefined ? answerKey(only) : answerThing(keys);
-  }
-  return answerMany(things.map((keys) => keys.map((of) => sentOf(of))));
+  if (things.length > 1 || first === undefined) return answerMany(things);
+  const [only] = first;
+  return first.length === 1 && only !== undefined ? answerKey(only) : answerThing(first);
 }
 
 /** One idempotency key: how often it left, and which of those Stripe executed. */
@@ -102,7 +99,7 @@ function paymentsOf(forwarded: readonly LogRow[], sentKeys: number): string {
   return `It went out ${times(payments)}: ${payments} payments under different keys, and ${verdict}`;
 }
 
-/** How far the one payment came. */
+/** How far the one payment came; held ones are open until Stripe or a person ends them. */
 function onePayment(forwarded: readonly LogRow[], spent: boolean): string {
   const keys = new Set(forwarded.map((row) => row.idempotencyKey)).size;
   const under = keys === 1 ? 'in one step' : `in ${keys} steps with a key each`;
@@ -110,12 +107,14 @@ function onePayment(forwarded: readonly LogRow[], spent: boolean): string {
   const last = forwarded.at(-1);
   if (last?.reservation?.state === 'released')
     return `${under}, and no money was taken (${outcome(last)})`;
-  return `${under}, and nobody knows yet whether money was taken (${outcome(last)})`;
+  return last !== undefined && isKnown(last)
+    ? `${under}, and it is still open (${last.reservation?.reason ?? 'no reservation'})`
+    : `${under}, and nobody knows yet whether money was taken (${outcome(last)})`;
 }
 
 /** More than one customer or payment. */
 function answerMany(things: readonly (readonly Sent[])[]): string {
-  const counts = { never: 0, once: 0, twice: 0, taken: 0, doubleTaken: 0, unknown: 0 };
+  const counts = { never: 0, once: 0, twice: 0, taken: 0, doubleTaken: 0, open: 0 };
   for (const keys of things) {
     const forwarded = keys.flatMap((key) => key.forwarded);
     const spent = spentOf(forwarded).size;
@@ -124,7 +123,7 @@ function answerMany(things: readonly (readonly Sent[])[]): string {
     else counts.once += 1;
     if (spent > 0) counts.taken += 1;
     if (spent > 1) counts.doubleTaken += 1;
-    if (forwarded.some((row) => row.reservation?.state === 'held')) counts.unknown += 1;
+    if (forwarded.some((row) => row.reservation?.state === 'held')) counts.open += 1;
   }
   return sentence([
     counts.twice === 0
@@ -133,7 +132,7 @@ function answerMany(things: readonly (readonly Sent[])[]): string {
     `${counts.once} went out once`,
     counts.never === 0 ? null : `${counts.never} never reached the network, refused here`,
     `money was taken for ${counts.taken}`,
-    counts.unknown === 0 ? null : `of ${counts.unknown} nobody knows the outcome yet`,
+    counts.open === 0 ? null : `${counts.open} still open`,
   ]);
 }
 
@@ -201,11 +200,14 @@ function sentOf(rows: readonly LogRow[]): Sent {
 }
 
 /** What can be charged once: a customer's period; where the client names none, a payment; else the key by itself. */
-function thingOf(row: LogRow): string {
-  if (row.customerId !== null)
-    return JSON.stringify(['slot', row.namespace, row.period, row.customerId]);
-  if (row.reservation !== null) return JSON.stringify(['payment', row.reservation.id]);
-  return JSON.stringify(['key', keyOf(row)]);
+function thingOf(rows: readonly LogRow[]): string {
+  const named = rows.find(({ customerId }) => customerId !== null);
+  if (named !== undefined)
+    return JSON.stringify(['slot', named.namespace, named.period, named.customerId]);
+  const reserved = rows.find(({ reservation }) => reservation !== null)?.reservation ?? null;
+  if (reserved !== null) return JSON.stringify(['payment', reserved.id]);
+  const [any] = rows;
+  return any === undefined ? '' : JSON.stringify(['key', keyOf(any)]);
 }
 
 function keyOf(row: LogRow): string {

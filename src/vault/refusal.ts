@@ -195,6 +195,6 @@ function capMessage(begun: Begun, keyId: string): string {
     `The spend cap of vault key ${keyId} is ${cap} ${currency} in minor units: ${used} are reserved or spent, ` +
     `${begun.amountMinor ?? 0} were asked for, ${Math.max(cap - used, 0)} remain. Nothing was sent to Stripe. ` +
     `If the cap is right, find out what spent it; if not, raise it (PATCH /vault/keys/${keyId}, or ` +
-    `\`chargeonce vault raise ${keyId}\`) and send the same request again with the same Idempotency-Key.`
+    `\`chargeonce vault keys raise ${keyId}\`) and send the same request again with the same Idempotency-Key.`
   );
 }

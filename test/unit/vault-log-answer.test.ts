@@ -154,6 +154,27 @@ describe('what the log answers about a customer', () => {
     );
   });
 
+  it('takes a refused repeat for the same charge, also where no customer is named', () => {
+    const unnamed = { customerId: null, namespace: null, period: null };
+    const rows = [refused('spend_cap_exceeded', unnamed), row(unnamed)];
+    expect(answerLog(rows, {})).toMatch(
+      /^It went out once, at .*: Stripe answered 200, req_1; 1 more request never reached the network/,
+    );
+  });
+
+  it('says of a create without a confirm that it is open, and of a lost confirm that nobody knows', () => {
+    const created = row({
+      reservation: { ...reservation('held'), reason: 'requires_confirmation' },
+    });
+    const declined = refused('vault_key_closed', { idempotencyKey: 'k2' });
+    expect(answerLog([created, declined], {})).toContain(
+      'it is still open (requires_confirmation)',
+    );
+    expect(answerLog([created, confirm({ answer: lost() })], {})).toContain(
+      'nobody knows yet whether money was taken (the reply was lost, econnreset)',
+    );
+  });
+
   it('says that no money was taken after a decline', () => {
     const released = { reservation: reservation('released') };
     const declined = answer({ status: 402, effect: 'released' });
@@ -174,7 +195,7 @@ describe('what the log answers about a customer', () => {
   it('sums up several customers, and says when one was sent twice', () => {
     const other = { customerId: 'c2', idempotencyKey: 'k9', reservation: reservation('held', 9) };
     expect(answerLog([row(spent), row(other)], {})).toBe(
-      'Of 2 charges none went out twice; 2 went out once; money was taken for 1; of 1 nobody knows the outcome yet.',
+      'Of 2 charges none went out twice; 2 went out once; money was taken for 1; 1 still open.',
     );
     const again = row({ ...spent, idempotencyKey: 'k8', reservation: reservation('spent', 8) });
     expect(answerLog([row(spent), row(other), again], {})).toMatch(

@@ -14,6 +14,15 @@ import { vaultAdminOf } from '../vault-admin.ts';
 
 const MAX_ROWS = 1_000;
 
+const sweepSchema = z.object({
+  looked: z.int(),
+  spent: z.int(),
+  released: z.int(),
+  held: z.int(),
+  failed: z.int(),
+  closedKeys: z.array(z.string()),
+});
+
 interface LogOptions {
   readonly key?: string | undefined;
   readonly idempotencyKey?: string | undefined;
@@ -55,16 +64,15 @@ export function registerVaultReads(vault: Command, shell: Shell): void {
     .action(async (options) => {
       const output = processOutput(options.json === true);
       const admin = await vaultAdminOf(loadConfig(shell.env));
-      const report = await admin.call(
-        { method: 'POST', path: '/vault/sweep' },
-        z.record(z.string(), z.unknown()),
-      );
+      const report = await admin.call({ method: 'POST', path: '/vault/sweep' }, sweepSchema);
+      const { looked, spent, released, held, failed, closedKeys } = report;
       output.result(report);
       output.line(
-        Object.entries(report)
-          .map(([name, value]) => `${name}: ${String(value)}`)
-          .join(', '),
+        `looked at ${looked}: ${spent} spent, ${released} given back, ${held} still held (${failed} without an answer); ` +
+          `${closedKeys.length} keys of runs that are over closed`,
       );
+      // Open means: Stripe is still at work, or time must pass before the next look says more.
+      if (held > 0) shell.exitCode = EXIT.unfinished;
     });
   vault
     .command('drift')
