@@ -20,7 +20,7 @@ import {
 import type { Db } from '../../src/db/database.ts';
 import { migratedDatabase } from './engine.ts';
 
-const ACCOUNT = 'acct_vault';
+export const ACCOUNT = 'acct_vault';
 
 /** A key's parts with room for `capMinor` usd; every call gives another key. */
 export function keyOrder(capMinor: number, parts: Partial<KeyOrder> = {}): KeyOrder {
