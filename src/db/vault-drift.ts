@@ -34,10 +34,11 @@ const DRIFT_STATEMENT_TIMEOUT = '9s';
  * only, so that it may run while money moves.
  */
 export async function readDrift(db: Db): Promise<Drift> {
-  const windows = await db.transaction().execute(async (trx) => {
+  const sums = async (trx: Db) => {
     await sql`SET LOCAL statement_timeout = ${sql.lit(DRIFT_STATEMENT_TIMEOUT)}`.execute(trx);
     return (await WINDOWS.execute(trx)).rows;
-  });
+  };
+  const windows = await (db.isTransaction ? sums(db) : db.transaction().execute(sums));
   return { windows, differing: windows.filter((row) => differs(row)) };
 }
 

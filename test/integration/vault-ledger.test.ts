@@ -8,17 +8,15 @@ import {
 } from '../../src/db/vault-ledger.ts';
 import { raiseCap, revokeVaultKey } from '../../src/db/vault-keys.ts';
 import { refusedBy } from '../support/engine.ts';
+import { assertLedger, startLedger, type Ledger } from '../support/vault-ledger.ts';
 import {
-  assertLedger,
   confirmOf,
   createOf,
   DECLINED,
   finishOf,
   LOST,
-  startLedger,
   SUCCEEDED,
-  type Ledger,
-} from '../support/vault-ledger.ts';
+} from '../support/vault-orders.ts';
 
 let ledger: Ledger;
 beforeAll(async () => {

@@ -13,16 +13,12 @@ import { sweepReservations, type SweepDeps } from '../../src/vault/sweep.ts';
 import { createUpstream, type Upstream } from '../../src/vault/upstream.ts';
 import { insertCustomers, runRef, setFaults } from '../support/engine.ts';
 import {
-  ACCOUNT,
   ageReservations,
   assertLedger,
-  confirmOf,
-  createOf,
-  keyOrder,
-  LOST,
   startLedger,
   type Ledger,
 } from '../support/vault-ledger.ts';
+import { ACCOUNT, confirmOf, createOf, keyOrder, LOST } from '../support/vault-orders.ts';
 
 const STRIPE_KEY = 'sk_test_sweep_1';
 let ledger: Ledger;

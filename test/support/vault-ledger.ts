@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { openDatabase, type Database } from '../../src/db/database.ts';
+import { openDatabase, type Database, type Db } from '../../src/db/database.ts';
 import { readDrift } from '../../src/db/vault-drift.ts';
 import {
   insertVaultKey,
@@ -17,113 +16,8 @@ import {
   type Effect,
   type FinishOrder,
 } from '../../src/db/vault-ledger.ts';
-import type { Db } from '../../src/db/database.ts';
 import { migratedDatabase } from './engine.ts';
-
-export const ACCOUNT = 'acct_vault';
-
-/** A key's parts with room for `capMinor` usd; every call gives another key. */
-export function keyOrder(capMinor: number, parts: Partial<KeyOrder> = {}): KeyOrder {
-  return {
-    keyId: randomBytes(8).toString('hex'),
-    secretHash: randomBytes(32),
-    account: ACCOUNT,
-    liveMode: false,
-    capBasis: 'total',
-    namespace: null,
-    period: null,
-    allowedEndpoints: ['POST /v1/payment_intents'],
-    expiresAt: new Date(Date.now() + 3_600_000),
-    caps: [{ currency: 'usd', capMinor, expectedMinor: null }],
-    actor: 'test',
-    ...parts,
-  };
-}
-
-const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest();
-
-/** A create of 10 usd under this idempotency key; the bytes follow from path, sum and currency. */
-export function createOf(
-  keyId: string,
-  idempotencyKey: string,
-  parts: Partial<BeginOrder> = {},
-): BeginOrder {
-  const { path = '/v1/payment_intents', amountMinor = 10, currency = 'usd' } = parts;
-  return {
-    requestId: randomUUID(),
-    keyId,
-    account: ACCOUNT,
-    liveMode: false,
-    kind: 'create',
-    method: 'POST',
-    path,
-    idempotencyKey,
-    attemptId: null,
-    requestHash: hashOf(`${path} ${amountMinor} ${currency}`),
-    amountMinor,
-    currency,
-    objectId: null,
-    stripeCustomer: 'cus_1',
-    marks: hashOf(idempotencyKey),
-    namespace: null,
-    period: null,
-    customerId: null,
-    ...parts,
-  };
-}
-
-/** A confirm of this intent under its own idempotency key. */
-export function confirmOf(keyId: string, objectId: string, idempotencyKey: string): BeginOrder {
-  const path = `/v1/payment_intents/${objectId}/confirm`;
-  return createOf(keyId, idempotencyKey, {
-    kind: 'confirm',
-    path,
-    requestHash: hashOf(path),
-    amountMinor: null,
-    currency: null,
-    objectId,
-  });
-}
-
-/** What a lost reply means; the rest by parts. */
-export function finishOf(requestId: string, parts: Partial<FinishOrder> = {}): FinishOrder {
-  return {
-    requestId,
-    status: 200,
-    error: null,
-    stripeRequestId: 'req_1',
-    replayed: false,
-    durationMs: 1,
-    resolves: 'key',
-    to: 'held',
-    reason: 'requires_confirmation',
-    objectId: null,
-    ...parts,
-  };
-}
-
-/** No answer came: nobody knows. */
-export const LOST = {
-  status: null,
-  error: 'socket hang up',
-  resolves: 'nothing',
-  to: 'held',
-  reason: 'no_answer',
-} as const satisfies Partial<FinishOrder>;
-
-/** Stripe's definite no. */
-export const DECLINED = {
-  status: 402,
-  resolves: 'key',
-  to: 'released',
-  reason: 'card_declined',
-} as const satisfies Partial<FinishOrder>;
-
-export const SUCCEEDED = {
-  resolves: 'key',
-  to: 'spent',
-  reason: 'succeeded',
-} as const satisfies Partial<FinishOrder>;
+import { finishOf, keyOrder } from './vault-orders.ts';
 
 export interface Ledger {
   readonly url: string;
@@ -139,9 +33,9 @@ export interface Ledger {
   close(): Promise<void>;
 }
 
-/** A migrated database with the vault's functions at hand. */
-export async function startLedger(poolSize = 10): Promise<Ledger> {
-  const url = await migratedDatabase();
+/** A migrated database with the vault's functions at hand; its own, or the one that is given. */
+export async function startLedger(poolSize = 10, given?: string): Promise<Ledger> {
+  const url = given ?? (await migratedDatabase());
   const open = (size = poolSize) =>
     openDatabase({ url, applicationName: 'vault test', poolSize: size, onError: () => {} });
   const pools = [open()];

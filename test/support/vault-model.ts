@@ -2,7 +2,8 @@ import { sql } from 'kysely';
 import { noteLook, type Sight } from '../../src/db/vault-looks.ts';
 import { raiseCap, revokeVaultKey } from '../../src/db/vault-keys.ts';
 import type { FinishOrder } from '../../src/db/vault-ledger.ts';
-import { confirmOf, createOf, DECLINED, LOST, SUCCEEDED, type Ledger } from './vault-ledger.ts';
+import { type Ledger } from './vault-ledger.ts';
+import { confirmOf, createOf, DECLINED, LOST, SUCCEEDED } from './vault-orders.ts';
 
 /** What may come back for a send; `refused`: this send had no effect, whatever became of others of its key. */
 const ANSWERS = {
