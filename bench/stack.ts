@@ -9,6 +9,8 @@ export interface BenchStackOptions {
   readonly chargesPerSecond: number;
   /** the simulator's limit per endpoint and second, 0 for none */
   readonly endpointRate: number;
+  /** the vault between the worker and the simulator; not unless told so */
+  readonly vault?: boolean;
   readonly note: (message: string) => void;
 }
 
@@ -18,10 +20,23 @@ export async function openBenchStack(options: BenchStackOptions): Promise<Platfo
     CHARGEONCE_HOME: options.home,
     CHARGES_PER_SECOND: String(options.chargesPerSecond),
     LOG_LEVEL: 'error',
-    // The engine alone; what the vault costs is measured for itself.
-    EMBEDDED_VAULT: 'off',
+    EMBEDDED_VAULT: options.vault === true ? 'on' : 'off',
     RECONCILE_PAUSES: '2s,2s',
+    ...baseEnv(),
   };
+  return openPlatform({
+    config: loadConfig(env),
+    env,
+    embeddedOnly: true,
+    needs: { temporal: true, stripe: true, worker: true },
+    simulatorArgs: ['--endpoint-rate', String(options.endpointRate), '--account-rate', '0'],
+    note: options.note,
+  });
+}
+
+/** What the parts take over of this process's environment: nothing that configures chargeonce. */
+export function baseEnv(): Record<string, string> {
+  const env: Record<string, string> = {};
   for (const name of [
     'PATH',
     'HOME',
@@ -34,14 +49,7 @@ export async function openBenchStack(options: BenchStackOptions): Promise<Platfo
     const value = process.env[name];
     if (value !== undefined) env[name] = value;
   }
-  return openPlatform({
-    config: loadConfig(env),
-    env,
-    embeddedOnly: true,
-    needs: { temporal: true, stripe: true, worker: true },
-    simulatorArgs: ['--endpoint-rate', String(options.endpointRate), '--account-rate', '0'],
-    note: options.note,
-  });
+  return env;
 }
 
 /** Replaces the customers by `count` made-up ones that all can be charged. */

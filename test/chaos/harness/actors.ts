@@ -30,6 +30,7 @@ const WORKERS_BUSY_MS = 300;
 const HEAD_START_MS = 3_000;
 const BETWEEN_SQL_FAULTS_MS = 500;
 const SERVER_KILL_MS = [10_000, 20_000] as const;
+const VAULT_KILL_MS = [7_000, 15_000] as const;
 const TEMPORAL_DOWN_MS = [500, 3_000] as const;
 const KEYS_AGE_MS = 25 * 3_600_000;
 
@@ -114,6 +115,18 @@ export const killServer: Actor = async ({ world, options, fired, signal }) => {
   }
 };
 
+/** Charges are on their way through it: what it had forwarded is held until somebody asks Stripe. */
+export const killVault: Actor = async ({ world, options, fired, signal }) => {
+  const luck = new Luck(options.seed, 'vault');
+  for (;;) {
+    await pause(luck.between(VAULT_KILL_MS), signal);
+    if (signal.aborted) return;
+    if (!world.vault.ready) continue;
+    await world.vault.end('SIGKILL');
+    fired.add('vault.kill9');
+  }
+};
+
 export const killTemporal: Actor = async ({ world, options, fired, signal }) => {
   const luck = new Luck(options.seed, 'temporal');
   for (;;) {
@@ -175,12 +188,16 @@ async function openKeys(world: World): Promise<number> {
   return row?.n ?? 0;
 }
 
-/** Moves every undecided key's first send into yesterday, each once. */
+/** Moves the first send of every undecided key into yesterday, and what the vault knows of it, each once. */
 async function ageKeys(world: World): Promise<boolean> {
   try {
     await world.query(
       `update charge_generations set first_sent_at = first_sent_at - interval '25 hours'
        where outcome is null and first_sent_at > now() - interval '24 hours'`,
+    );
+    await world.query(
+      `update vault_sends set first_forwarded_at = first_forwarded_at - interval '25 hours'
+       where first_forwarded_at > now() - interval '24 hours'`,
     );
     return true;
   } catch {

@@ -4,6 +4,7 @@ import {
   freezeAndRollWorkers,
   killServer,
   killTemporal,
+  killVault,
   killWorkers,
   letADayPass,
   troublePostgres,
@@ -33,6 +34,7 @@ import { healSqlFaults, SQL_FAULTS } from './sql-faults.ts';
 import { stripeFaults, STRIPE_KINDS } from './stripe-faults.ts';
 import { stuck } from './stuck.ts';
 import { Tally } from './tally.ts';
+import { settleHolds } from './vault.ts';
 import { startWorld, type Home, type World } from './world.ts';
 
 export interface ChaosDeps {
@@ -54,6 +56,7 @@ const ACTORS: readonly Actor[] = [
   troublePostgres,
   killTemporal,
   killServer,
+  killVault,
   troubleWebhooks,
   letADayPass,
   giveOrders,
@@ -69,6 +72,7 @@ const KINDS = [
   ...SQL_FAULTS.map(({ name }) => name),
   'temporal.kill9',
   'server.kill9',
+  'vault.kill9',
   'webhook.lost',
   'webhook.late',
   'webhook.duplicate',
@@ -197,7 +201,7 @@ async function endInTime(
 }
 
 /** What is counted when it happens; the rest is counted in the end. */
-const ON_TIME = /^(?:worker|temporal|server|clock)\.|^postgres\.(?!commitAnswerLost)/;
+const ON_TIME = /^(?:worker|temporal|server|vault|clock)\.|^postgres\.(?!commitAnswerLost)/;
 const MOST_EXTRA_MS = 30_000;
 
 /**
@@ -243,6 +247,9 @@ async function heal(
   fired.add('webhook.lost', await world.stripe.redeliver(world.webhook.types ?? [], options.seed));
   fired.add('webhook.duplicate', await world.stripe.duplicates());
   await comeToRest(world, signal);
+  await settleHolds(world, signal);
+  world.vault.hold(true);
+  await world.vault.end('SIGTERM');
   return settled ? healMs : null;
 }
 

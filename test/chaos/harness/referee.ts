@@ -7,6 +7,7 @@ import { checkInvariants } from '../../support/invariants.ts';
 import type { ChaosCustomer } from './customers.ts';
 import type { LedgerEntry, LedgerGroup, RequestEntry } from '../../../src/simulator/index.ts';
 import { lostItsAnswer } from './stripe-faults.ts';
+import { judgeVault, type VaultJudgement } from './vault.ts';
 import type { World } from './world.ts';
 
 /** What the witnesses said, each read to its end, and counted three times by code that shares nothing. */
@@ -18,6 +19,7 @@ export interface Judgement {
   readonly requests: number;
   readonly repliesLost: number;
   readonly requestsByStatus: Readonly<Record<string, number>>;
+  readonly vault: Omit<VaultJudgement, 'violations'>;
   /** broken promises */
   readonly violations: readonly string[];
   /** what could not be read */
@@ -59,7 +61,8 @@ export async function judge(world: World, customers: readonly ChaosCustomer[]): 
     ({ kind, severity, customerId, message }) =>
       `audit: ${severity} ${kind} ${customerId ?? ''}: ${message}`,
   );
-  const violations = [...own.violations, ...invariants.violations];
+  const vault = await judgeVault(world, groups);
+  const violations = [...own.violations, ...invariants.violations, ...vault.violations];
   if (audit.verdict === 'fail') violations.push(...findings);
   const unknowns = [...invariants.unknowns];
   if (audit.verdict === 'unknown') unknowns.push(...audit.unknowns, ...findings);
@@ -73,6 +76,7 @@ export async function judge(world: World, customers: readonly ChaosCustomer[]): 
     requestsByStatus: countBy(
       requests.map(({ status }) => (status === 0 ? 'no answer' : String(status))),
     ),
+    vault,
     violations: shortened(violations),
     unknowns: shortened(unknowns),
   };

@@ -107,6 +107,7 @@ export function toJson({ verdict, reasons, seen }: ChaosResult): Record<string, 
     requests: judgement.requests,
     requestsByStatus: judgement.requestsByStatus,
     repliesLost: judgement.repliesLost,
+    vault: judgement.vault,
     ...rest,
   };
 }
@@ -134,6 +135,7 @@ export function toText(result: ChaosResult): string {
     `charges with a zombie's attempt and another's alive at once: ${seen.zombies}`,
     `the provider's events, by what came of them: ${pairs(seen.webhooks)}`,
     `workers that left by themselves and were started again: ${seen.workersEndedUnasked}; a start took ${ms(seen.workerStartMs)} (median)`,
+    `the vault: ${judgement.vault.reservations} reservations, ${judgement.vault.spentMinor} spent, ${judgement.vault.succeededMinor} taken by the provider`,
     `healed ${ms(seen.healMs)} after the last fault`,
   ].join('\n');
 }

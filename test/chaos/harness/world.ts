@@ -27,14 +27,15 @@ import { Kept } from './kept.ts';
 import { Killable } from './killable.ts';
 import { StripeControl } from './stripe.ts';
 import { STRIPE_TIMEOUT_MS } from './stripe-faults.ts';
+import { VAULT_SECRETS, vaultSpec } from './vault.ts';
 import { Workers } from './workers.ts';
 
 const CLI = fileURLToPath(new URL('../../../src/cli.ts', import.meta.url));
 const run = promisify(execFile);
 
 const WEBHOOK_SECRET = 'whsec_chaosOfTheHarness1234567890';
-/** Both workers' pools and the server's, with little room: what is left is taken by the fault of that name. */
-export const MAX_CONNECTIONS = 70;
+/** The pools of both workers, the server and the vault, with little room: what is left is taken by the fault of that name. */
+export const MAX_CONNECTIONS = 90;
 const COMMAND_TIMEOUT_MS = 120_000;
 /** Rounds of the settle phase until long after the last fault; in production these pauses are minutes and hours. */
 const RECONCILE_PAUSES = Array.from({ length: 1_000 }, () => '2s').join(',');
@@ -67,6 +68,10 @@ export interface World {
   readonly stripe: StripeControl;
   readonly webhook: WebhookOptions;
   readonly server: Kept;
+  readonly vault: Kept;
+  readonly vaultAdminUrl: string;
+  /** folder of the database's files */
+  readonly postgresData: string;
   readonly workers: Workers;
   readonly client: RunClient;
   query<Row extends QueryResultRow>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
@@ -160,8 +165,6 @@ export async function startWorld(home: Home, options: WorldOptions): Promise<Wor
     TEMPORAL_ADDRESS: temporal.address,
     TEMPORAL_NAMESPACE: 'default',
     TEMPORAL_CONFIG_FILE: '/dev/null',
-    STRIPE_API_KEY: 'sk_test_acctChaos_1',
-    STRIPE_API_BASE: simulator.url,
     STRIPE_TIMEOUT_MS: String(STRIPE_TIMEOUT_MS),
     STRIPE_WEBHOOK_SECRETS: WEBHOOK_SECRET,
     CHARGES_PER_SECOND: String(options.chargesPerSecond),
@@ -175,7 +178,15 @@ export async function startWorld(home: Home, options: WorldOptions): Promise<Wor
   });
   // Not closed: a call that is retried on a closed channel would end the process, which ends anyway.
   const serverPort = await anyFreePort();
-  const specs = [1, 2].map((number) => workerSpec(`worker-${number}`, partEnv));
+  const vaultPorts = { proxy: await anyFreePort(), admin: await anyFreePort() };
+  const vaultAdminUrl = `http://127.0.0.1:${vaultPorts.admin}`;
+  const billingEnv = {
+    ...partEnv,
+    VAULT_URL: `http://127.0.0.1:${vaultPorts.proxy}`,
+    VAULT_ADMIN_URL: vaultAdminUrl,
+    VAULT_RUN_TOKEN: VAULT_SECRETS.runToken,
+  };
+  const specs = [1, 2].map((number) => workerSpec(`worker-${number}`, billingEnv));
   const world: World = {
     home: home.folder,
     run: runRef('2026-09'),
@@ -190,13 +201,16 @@ export async function startWorld(home: Home, options: WorldOptions): Promise<Wor
       types: WEBHOOK_TYPES,
       retryDelayMs: 500,
     },
-    server: home.kept(serverSpec(serverPort, partEnv)),
+    vault: home.kept(vaultSpec(CLI, vaultPorts, { ...partEnv, STRIPE_API_BASE: simulator.url })),
+    vaultAdminUrl,
+    postgresData: database.dataDir,
+    server: home.kept(serverSpec(serverPort, billingEnv)),
     workers: home.workers(new Workers(specs, home.folder)),
     client,
     query: (sql, values) => query(database.url, sql, values),
     command: async (args) => {
       const { stdout } = await run(process.execPath, [CLI, ...args], {
-        env: { ...partEnv, DATABASE_URL: database.url },
+        env: { ...billingEnv, DATABASE_URL: database.url },
         timeout: COMMAND_TIMEOUT_MS,
       });
       return stdout;
@@ -237,7 +251,7 @@ async function startPostgres(home: Home, env: Record<string, string>) {
   const part = home.part({ ...spec, startAttempts: 8 });
   await part.start();
   await ensureDatabase(cluster, port);
-  return { part, port, url: postgresUrl(cluster, port) };
+  return { part, port, url: postgresUrl(cluster, port), dataDir: cluster.dataDir };
 }
 
 async function startTemporal(home: Home, env: Record<string, string>) {
