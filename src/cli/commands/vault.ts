@@ -16,6 +16,8 @@ It alone has STRIPE_API_KEY, and needs VAULT_ADMIN_TOKEN: echo "vat_$(openssl ra
 Plain HTTP: put TLS in front of both ports before they listen beyond this machine.`;
 
 export function registerVault(program: Command, shell: Shell): void {
+  // Otherwise the --json of `vault log --json` would be taken for that of `vault`.
+  program.enablePositionalOptions();
   const vault = program
     .command('vault')
     .description('run the vault until Ctrl-C: the only holder of the Stripe key, with a hard cap')
