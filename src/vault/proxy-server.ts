@@ -75,7 +75,7 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   server.maxRequestsPerSocket = limits.maxRequestsPerSocket;
   server.on('request', (req, res) => handler.take(req, res, 'send'));
   server.on('checkContinue', (req, res) => handler.take(req, res, 'ask'));
-  server.on('checkExpectation', (req, res) => handler.refuse(req, res, 'expectation_failed'));
+  server.on('checkExpectation', (req, res) => handler.take(req, res, 'never'));
   server.on('connect', (_req, socket) => handler.refuseSocket(socket, 'bad_request'));
   server.on('upgrade', (_req, socket) => handler.refuseSocket(socket, 'bad_request'));
   server.on('clientError', (error, socket) => {
@@ -107,13 +107,18 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   };
 }
 
+/** `ask`: the client waits for our word before it sends its body; `never`: it expects what nobody here can do. */
+type BodyComes = 'send' | 'ask' | 'never';
+
 class Handler {
   readonly #forwarder: Forwarder;
   readonly #onEvent: OnVaultEvent;
   readonly #limits: ProxyLimits;
   readonly #running = new Set<Promise<void>>();
-  /** requests per connection of which Stripe may already know */
-  readonly #sent = new WeakMap<Duplex, number>();
+  /** requests of each connection that have no answer yet */
+  readonly #open = new WeakMap<Duplex, Set<IncomingMessage>>();
+  /** connections that were told that what they sent is no request; nothing of theirs goes on */
+  readonly #refused = new WeakSet<Duplex>();
   closing = false;
 
   constructor({ forwarder, onEvent }: ProxyOptions, limits: ProxyLimits) {
@@ -122,8 +127,7 @@ class Handler {
     this.#limits = limits;
   }
 
-  /** `ask`: the client waits for our word before it sends its body. */
-  take(req: IncomingMessage, res: ServerResponse, body: 'send' | 'ask'): void {
+  take(req: IncomingMessage, res: ServerResponse, body: BodyComes): void {
     const work = this.#answer(req, res, body).catch((error: unknown) => {
       // A fault of our own: nothing is said of what happened, so the client may not conclude anything.
       const message = error instanceof Error ? error.message : 'unknown';
@@ -134,30 +138,39 @@ class Handler {
     void work.finally(() => this.#running.delete(work));
   }
 
-  refuse(req: IncomingMessage, res: ServerResponse, code: RefusalCode): void {
+  async #refuse(req: IncomingMessage, res: ServerResponse, code: RefusalCode): Promise<void> {
     const { status, headers, body } = refusalOf(code);
     const request = { ...NO_FACTS, method: req.method ?? '' };
     this.#onEvent({ kind: 'refused', code, status, request, cap: null });
-    this.#write(req, res, { status, headers, body: Buffer.from(body) });
+    await this.#write(req, res, { status, headers, body: Buffer.from(body) });
   }
 
-  /** For bytes that are no request. While one of the connection is at Stripe, a refusal would be taken for its answer. */
+  /**
+   * For bytes that are no request. While a whole request of the connection waits for its answer, a refusal would be
+   * taken for that answer, so there is none. A request that is not whole ends here.
+   */
   refuseSocket(socket: Duplex, code: RefusalCode): void {
-    if ((this.#sent.get(socket) ?? 0) > 0) socket.destroy();
-    else refuseSocket(socket, code);
+    if ([...(this.#open.get(socket) ?? [])].some((req) => req.complete))
+      return void socket.destroy();
+    this.#refused.add(socket);
+    refuseSocket(socket, code);
   }
 
   async drain(): Promise<void> {
     while (this.#running.size > 0) await Promise.all(this.#running);
   }
 
-  async #answer(req: IncomingMessage, res: ServerResponse, body: 'send' | 'ask'): Promise<void> {
+  async #answer(req: IncomingMessage, res: ServerResponse, body: BodyComes): Promise<void> {
+    const open = this.#open.get(req.socket) ?? new Set();
+    this.#open.set(req.socket, open.add(req));
+    res.once('close', () => open.delete(req));
     // Without a listener a client that resets its connection would end this process.
     req.on('error', () => {});
     res.on('error', () => {});
-    if (this.closing) return this.refuse(req, res, 'vault_unavailable');
+    if (body === 'never') return this.#refuse(req, res, 'expectation_failed');
+    if (this.closing) return this.#refuse(req, res, 'vault_unavailable');
     if (req.httpVersion !== '1.1' || req.headers.host === undefined)
-      return this.refuse(req, res, 'bad_request');
+      return this.#refuse(req, res, 'bad_request');
     const admission = await this.#forwarder.admit(req.method ?? '', req.url ?? '', req.rawHeaders);
     if (admission.kind === 'refused') return this.#write(req, res, admission.answer);
     if (Number(req.headers['content-length'] ?? 0) > this.#limits.maxBodyBytes) {
@@ -169,19 +182,16 @@ class Handler {
     }
     if (body === 'ask') res.writeContinue();
     const read = await readWhole(req, this.#limits.maxBodyBytes);
-    if (read === 'gone') return;
+    if (read === 'gone' || this.#refused.has(req.socket)) return;
     if (read === 'body_too_large') {
       return this.#write(req, res, await this.#forwarder.refuseBody(admission.request, read));
     }
     // From here on the client may leave: what it asked for goes on and is written down.
-    const { socket } = req;
-    this.#sent.set(socket, (this.#sent.get(socket) ?? 0) + 1);
-    const answer = await this.#forwarder.send(admission.request, read);
-    this.#sent.set(socket, (this.#sent.get(socket) ?? 1) - 1);
-    this.#write(req, res, answer);
+    await this.#write(req, res, await this.#forwarder.send(admission.request, read));
   }
 
-  #write(req: IncomingMessage, res: ServerResponse, answer: Answer): void {
+  /** Until the answer is with the operating system, or the client gone. */
+  async #write(req: IncomingMessage, res: ServerResponse, answer: Answer): Promise<void> {
     if (res.destroyed || res.headersSent) return;
     const { socket } = req;
     // What is left of a body must not be taken for the next request.
@@ -192,21 +202,27 @@ class Handler {
       'content-length': String(answer.body.length),
       ...(last ? { connection: 'close' } : {}),
     });
+    const written = untilWritten(res, socket, this.#limits.answerTimeoutMs);
     res.end(answer.body);
-    cutAfter(res, socket, this.#limits.answerTimeoutMs);
     if (!req.complete) {
       req.resume();
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     }
+    return written;
   }
 }
 
 /** Ends the connection of a client that does not take its answer. */
-function cutAfter(res: ServerResponse, socket: Duplex, timeoutMs: number): void {
-  const timer = setTimeout(() => socket.destroy(), timeoutMs);
-  timer.unref();
-  res.once('close', () => clearTimeout(timer));
-  res.once('finish', () => clearTimeout(timer));
+function untilWritten(res: ServerResponse, socket: Duplex, timeoutMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => socket.destroy(), timeoutMs);
+    const end = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
+    res.once('close', end);
+    res.once('finish', end);
+  });
 }
 
 async function readWhole(

@@ -108,7 +108,6 @@ export async function startVaultProxy(options: {
     before: (upstreamUrl, upstreamTimeoutMs = timeoutMs) =>
       startVaultProxy({ ...options, databaseUrl, upstreamUrl, upstreamTimeoutMs }),
     close: async (drainMs = 5_000) => {
-      agent.destroy();
       await proxy.close(drainMs);
       upstream.close();
       await database.close();
