@@ -129,7 +129,7 @@ export const configSchema = z.object({
   VAULT_ALERT_WEBHOOK_URL: secretUrl(),
   VAULT_ALERT_WEBHOOK_SECRET: secretLike(/^whsec_[A-Za-z0-9]{32,}$/, howToMake('whsec_')),
   VAULT_ALERT_SLACK_URL: secretUrl(),
-  EMBEDDED_VAULT: z.enum(['on', 'off']).default('off'),
+  EMBEDDED_VAULT: z.enum(['on', 'off']).default('on'),
 });
 
 /** A secret of ours: its prefix is how the logs know it, whatever field it stands in. */

@@ -1,10 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Db } from './db/database.ts';
 import { readRunTotals } from './db/vault-keys.ts';
 import type { PaymentGateway } from './payments/gateway.ts';
 import { stripeAccount } from './payments/stripe-account.ts';
 import { createStripeGateway } from './payments/stripe-gateway.ts';
 import { createVaultAccess, type VaultAccess } from './payments/vault-access.ts';
-import { VaultRefused } from './payments/vault-client.ts';
+import { VaultRefused, VaultUnavailable } from './payments/vault-client.ts';
 import type { Secret } from './secret.ts';
 import { deriveRunKey } from './vault-key.ts';
 
@@ -90,15 +91,35 @@ export function reachVault(
   });
 }
 
-/** The account behind a vault, whose key must be of our mode. */
-export async function vaultAccount(vault: VaultAccess, mode: 'test' | 'live'): Promise<string> {
-  const { account, liveMode } = await vault.account();
+/** A vault that starts beside whoever needs it answers within this, on a busy machine too. */
+export const VAULT_PATIENCE_MS = 15_000;
+const ASK_AGAIN_MS = 100;
+
+/** The account behind a vault, whose key must be of our mode. A vault that does not answer is waited for that long. */
+export async function vaultAccount(
+  vault: VaultAccess,
+  mode: 'test' | 'live',
+  patienceMs: number,
+): Promise<string> {
+  const { account, liveMode } = await patiently(() => vault.account(), patienceMs);
   const its = liveMode ? 'live' : 'test';
   if (its === mode) return account;
   throw new VaultRefused(
     `the vault has a ${its} key, and CHARGEONCE_MODE is ${mode}: use the vault of that mode, or change CHARGEONCE_MODE`,
     { status: 409, code: 'vault_of_another_mode' },
   );
+}
+
+async function patiently<T>(ask: () => Promise<T>, patienceMs: number): Promise<T> {
+  const deadline = performance.now() + patienceMs;
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof VaultUnavailable) || performance.now() > deadline) throw error;
+    }
+    await sleep(ASK_AGAIN_MS);
+  }
 }
 
 function behindVault(
@@ -110,7 +131,7 @@ function behindVault(
     gateway: vault.gatewayOutsideRuns(),
     vault,
     timeoutMs,
-    account: () => vaultAccount(vault, mode),
+    account: () => vaultAccount(vault, mode, VAULT_PATIENCE_MS),
     close: () => vault.close(),
   };
 }

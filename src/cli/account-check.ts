@@ -9,7 +9,7 @@ import {
 import { LookupFailed } from '../payments/gateway.ts';
 import { stripeAccount } from '../payments/stripe-account.ts';
 import { createStripeGateway } from '../payments/stripe-gateway.ts';
-import { vaultAccount, type StripeAccess } from '../provider.ts';
+import { VAULT_PATIENCE_MS, vaultAccount, type StripeAccess } from '../provider.ts';
 import { vaultSays, type Biller } from './biller.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 
@@ -21,8 +21,12 @@ const PAUSE_MS = 500;
  * Refuses, before anything is started, a key that Stripe does not take, and a database that belongs to another account.
  * Binds nothing: a new database is bound by its first worker.
  */
-export async function requireOwnAccount(db: Db, biller: Biller): Promise<void> {
-  const account = await accountOf(biller);
+export async function requireOwnAccount(
+  db: Db,
+  biller: Biller,
+  waitsForVault: boolean,
+): Promise<void> {
+  const account = await accountOf(biller, waitsForVault);
   await explained(() => requireAccount(db, { account, liveMode: biller.mode === 'live' }));
 }
 
@@ -53,8 +57,14 @@ export async function explained(check: () => Promise<void>): Promise<void> {
 }
 
 /** The account that is billed, as the vault or our own key has it, and in our words when it cannot be had. */
-export async function accountOf({ stripe, vault, mode }: Biller): Promise<string> {
-  if (vault !== null) return await vaultSays(() => vaultAccount(vault.access, mode));
+export async function accountOf(
+  { stripe, vault, mode }: Biller,
+  waitsForVault = false,
+): Promise<string> {
+  if (vault !== null) {
+    const patienceMs = waitsForVault ? VAULT_PATIENCE_MS : 0;
+    return await vaultSays(() => vaultAccount(vault.access, mode, patienceMs));
+  }
   if (stripe === null) throw new Error('this command did not ask for Stripe');
   return await accountOfKey(stripe);
 }

@@ -6,14 +6,13 @@ import { openDatabase, type Database } from '../db/database.ts';
 import { migrate, pendingMigrations } from '../db/migrate.ts';
 import { leaseStack, type PartRequest, type StackLease } from '../embedded/stack.ts';
 import { Secret } from '../secret.ts';
-import type { VaultSettings } from '../provider.ts';
 import { temporalPlace } from '../client/temporal-place.ts';
 import { billerOf, type Biller } from './biller.ts';
 import { requireOwnAccount, requireOwnEnvironment } from './account-check.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { hasPollers } from './pollers.ts';
 import { serverPart, simulatorPart, workerPart } from './parts.ts';
-import { startVaultPart, wantsEmbeddedVault } from './vault-part.ts';
+import { embeddedVault, VAULT_PART, wantsEmbeddedVault } from './vault-part.ts';
 import { subscribeToSimulator, webhookSecretsOf } from './simulator-webhooks.ts';
 
 /** The parts a command works with. What is neither configured nor running is brought up for its duration. */
@@ -25,6 +24,8 @@ export interface Needs {
   readonly server?: boolean;
   /** the key may be of another account than the database: the command is about just that */
   readonly anyAccount?: boolean;
+  /** a process that stays: its vault may be starting beside it */
+  readonly waitsForVault?: boolean;
 }
 
 export interface TemporalAccess {
@@ -86,7 +87,8 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
     const asks = needs.stripe === true || needs.worker === true;
     const biller = asks ? billerOf(config, lease, database.db) : null;
     if (biller !== null) undo.push(async () => biller.vault?.access.close());
-    if (biller !== null && needs.anyAccount !== true) await requireOwnAccount(database.db, biller);
+    if (biller !== null && needs.anyAccount !== true)
+      await requireOwnAccount(database.db, biller, needs.waitsForVault === true);
     let connected: Promise<RunClient> | null = null;
     const platform: Platform = {
       config,
@@ -258,9 +260,13 @@ async function ensureWorker(
   const [secret] = webhookSecretsOf(options.config);
   const withServer = options.needs.server === true && secret !== undefined;
   try {
-    const vault = await vaultOfWorker(platform, { lease, biller });
+    const own = await vaultBefore(platform, biller);
+    const vault = own?.settings ?? biller.vault?.settings ?? null;
     const from = { platform, vault, env: options.env, extra: options.workerEnv ?? {} };
-    await lease.ensure([workerPart(from), ...(withServer ? [serverPart(from)] : [])]);
+    const parts = [workerPart(from), ...(withServer ? [serverPart(from)] : [])];
+    // Side by side: both wait for the vault's first answer.
+    const callers = parts.map((part) => ({ ...part, calls: VAULT_PART }));
+    await lease.ensure(own === null ? parts : [own.part, ...callers]);
     const { simulatorUrl, serverUrl } = lease.endpoints;
     if (withServer && simulatorUrl !== undefined && serverUrl !== undefined)
       await subscribeToSimulator({ simulatorUrl, serverUrl, secret });
@@ -271,15 +277,10 @@ async function ensureWorker(
   }
 }
 
-/** The configured vault, else one of the home's own, unless it is switched off. */
-async function vaultOfWorker(
-  { config, databaseUrl }: Platform,
-  { lease, biller }: { readonly lease: StackLease; readonly biller: Biller },
-): Promise<VaultSettings | null> {
-  const { vault, stripe } = biller;
-  if (vault !== null) return vault.settings;
-  if (stripe === null || !wantsEmbeddedVault(config)) return null;
-  return await startVaultPart({ config, lease, stripe, databaseUrl });
+/** A vault of the home's own, unless one is configured or it is switched off. */
+async function vaultBefore({ config, databaseUrl }: Platform, { stripe, vault }: Biller) {
+  if (stripe === null || vault !== null || !wantsEmbeddedVault(config)) return null;
+  return await embeddedVault({ config, stripe, databaseUrl });
 }
 
 async function giveBack(undo: readonly (() => Promise<void>)[]): Promise<void> {

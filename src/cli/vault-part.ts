@@ -4,7 +4,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { isVaultKey, type Config } from '../config.ts';
-import type { ProcessRequest, StackLease } from '../embedded/stack.ts';
+import type { ProcessRequest } from '../embedded/stack.ts';
 import type { StripeAccess, VaultSettings } from '../provider.ts';
 import { Secret } from '../secret.ts';
 
@@ -28,26 +28,27 @@ export function wantsEmbeddedVault(config: Config): boolean {
   return key === undefined || !isVaultKey(key);
 }
 
+/** The name of the vault's part, which others call. */
+export const VAULT_PART = 'vault';
+
 /**
- * Brings up the home's vault, the only part that is given the Stripe key, and says how to reach it. Asked again, or by
- * another command of the home, it is the same vault.
+ * The home's vault, the only part that is given the Stripe key, and how the parts that call it reach it. Asked again, or
+ * by another command of the home, it is the same vault.
  */
-export async function startVaultPart(from: {
+export async function embeddedVault(from: {
   readonly config: Config;
-  readonly lease: StackLease;
   readonly stripe: StripeAccess;
   readonly databaseUrl: Secret;
-}): Promise<VaultSettings> {
-  const { config, lease } = from;
-  const tokens = await vaultTokens(config.CHARGEONCE_HOME);
-  const { vaultUrl, vaultAdminUrl } = await lease.ensure([vaultPart({ ...from, tokens })]);
-  if (vaultUrl === undefined || vaultAdminUrl === undefined)
-    throw new Error('the embedded stack gave no vault');
+}): Promise<{ readonly part: ProcessRequest; readonly settings: VaultSettings }> {
+  const tokens = await vaultTokens(from.config.CHARGEONCE_HOME);
   return {
-    proxyUrl: vaultUrl,
-    adminUrl: vaultAdminUrl,
-    runToken: tokens.runToken,
-    timeoutMs: config.STRIPE_TIMEOUT_MS,
+    part: vaultPart({ ...from, tokens }),
+    settings: {
+      proxyUrl: 'http://127.0.0.1:{{its.port}}',
+      adminUrl: 'http://127.0.0.1:{{its.secondPort}}',
+      runToken: tokens.runToken,
+      timeoutMs: from.config.STRIPE_TIMEOUT_MS,
+    },
   };
 }
 
@@ -62,7 +63,7 @@ function vaultPart(from: {
   const { VAULT_PROXY_PORT: proxyPort, VAULT_ADMIN_PORT: adminPort } = config;
   return {
     kind: 'process',
-    name: 'vault',
+    name: VAULT_PART,
     label: 'the vault',
     command: process.execPath,
     args: [CLI, 'vault', '--proxy-port', '{{port}}', '--admin-port', '{{secondPort}}'],

@@ -23,7 +23,7 @@ export function differences(
     const second = asked.second?.port;
     if (second !== undefined && second !== (chosen.secondPort ?? running.second?.port))
       different.push('secondPort');
-    for (const key of ['command', 'args', 'cwd', 'url', 'ready'] as const) {
+    for (const key of ['command', 'args', 'cwd', 'url', 'ready', 'calls'] as const) {
       if (JSON.stringify(running[key]) !== JSON.stringify(asked[key])) different.push(key);
     }
     const names = new Set([...Object.keys(running.env), ...Object.keys(asked.env)]);

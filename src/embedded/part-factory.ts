@@ -42,6 +42,8 @@ export interface PlanContext {
   readonly layout: HomeLayout;
   readonly env: Readonly<Record<string, string>>;
   readonly onProgress: (message: string) => void;
+  /** of the part that this one calls */
+  readonly its?: Pick<PlannedPart, 'port' | 'secondPort'>;
 }
 
 /** Chooses the ports of a part and prepares its files; what was chosen is remembered in the home. */
@@ -136,10 +138,13 @@ async function planTemporal(
 async function planProcess(request: ProcessRequest, context: PlanContext): Promise<PlannedPart> {
   const label = request.label ?? `the ${request.name}`;
   const { port, secondPort } = await processPorts(request, label, context);
-  const fill = (text: string) =>
-    text
-      .replaceAll('{{port}}', String(port ?? '{{port}}'))
-      .replaceAll('{{secondPort}}', String(secondPort ?? '{{secondPort}}'));
+  const { its } = context;
+  const fill = filler({
+    port,
+    secondPort,
+    'its.port': its?.port,
+    'its.secondPort': its?.secondPort,
+  });
   const env: Record<string, string> = { ...context.env };
   for (const [key, value] of Object.entries(request.env)) env[key] = fill(value);
   const url = request.url === undefined ? undefined : fill(request.url);
@@ -167,6 +172,12 @@ async function planProcess(request: ProcessRequest, context: PlanContext): Promi
     ...(url === undefined ? {} : { url }),
     movablePorts: movable.filter((one) => one !== undefined),
   };
+}
+
+/** Replaces `{{name}}` by its port; what has none is left as it stands. */
+function filler(ports: Readonly<Record<string, number | undefined>>): (text: string) => string {
+  return (text) =>
+    text.replaceAll(/\{\{([\w.]+)\}\}/g, (whole, name: string) => String(ports[name] ?? whole));
 }
 
 async function processPorts(

@@ -23,6 +23,8 @@ interface Entry {
   readonly holders: Set<Holder>;
   readonly label: string;
   started: Promise<void>;
+  /** settles when its ports are chosen for the first time */
+  readonly planned: PromiseWithResolvers<PlannedPart>;
   plan?: PlannedPart;
   part?: Part;
   stopping?: Promise<void>;
@@ -42,10 +44,12 @@ export class PartShelf {
 
   /** Starts or shares parts for a holder; throws when one cannot be had. Twice for the same part is once. */
   async hold(holder: Holder, requests: readonly PartRequest[]): Promise<void> {
-    this.#calls += 1;
-    const order = this.#calls;
+    const order = this.#calls + 1;
+    // Whoever calls another part is stopped before it.
+    const orderOf = (request: PartRequest) => (calledBy(request) === undefined ? order : order + 1);
+    this.#calls = order + 1;
     const results = await Promise.allSettled(
-      requests.map((request) => this.#holdOne(holder, request, order)),
+      requests.map((request) => this.#holdOne(holder, request, orderOf(request))),
     );
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
@@ -97,12 +101,15 @@ export class PartShelf {
       order,
       holders,
       started: Promise.resolve(),
+      planned: Promise.withResolvers(),
     };
+    entry.planned.promise.catch(() => undefined);
     this.#entries.set(name, entry);
     entry.started = this.#start(entry);
     try {
       await entry.started;
     } catch (error) {
+      entry.planned.reject(error);
       if (this.#entries.get(name) === entry && entry.stopping === undefined) {
         this.#entries.delete(name);
       }
@@ -127,8 +134,10 @@ export class PartShelf {
       for (const holder of entry.holders) holder.progress(message);
     };
     onProgress(`starting ${entry.label}`);
+    const called = calledBy(entry.request);
     for (let attempt = 1; ; attempt += 1) {
-      const context = { layout: this.#layout, env: this.#env, onProgress };
+      const its = called === undefined ? {} : { its: await this.#plannedPart(called) };
+      const context = { layout: this.#layout, env: this.#env, onProgress, ...its };
       const plan = await planPart(entry.request, context);
       if (entry.stopping !== undefined)
         throw new Error(`${entry.label} was stopped while it started`);
@@ -141,6 +150,7 @@ export class PartShelf {
         },
       });
       entry.plan = plan;
+      entry.planned.resolve(plan);
       entry.part = part;
       try {
         await part.start();
@@ -152,6 +162,18 @@ export class PartShelf {
         const portLost = free.includes(false) && attempt < PORT_ATTEMPTS;
         if (wasStopped(entry) || !portLost) throw error;
       }
+    }
+  }
+
+  /** The part of this name once its ports are chosen, whether it is ready or not. */
+  async #plannedPart(name: string): Promise<PlannedPart> {
+    for (;;) {
+      const entry = this.#entries.get(name);
+      if (entry === undefined)
+        throw new Error(`${name} is called by another part and was not asked for`);
+      if (entry.stopping === undefined) return entry.plan ?? (await entry.planned.promise);
+      // Who asked for it waits for the same end, and puts another in its place.
+      await entry.stopping;
     }
   }
 
@@ -171,6 +193,10 @@ export class PartShelf {
   #logOf(name: string): string {
     return path.join(this.#layout.logs, `${name}.log`);
   }
+}
+
+function calledBy(request: PartRequest): string | undefined {
+  return request.kind === 'process' ? request.calls : undefined;
 }
 
 function wasStopped(entry: Entry): boolean {

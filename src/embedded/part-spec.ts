@@ -77,6 +77,11 @@ export interface ProcessRequest {
   readonly preferredPort?: number;
   /** Of a part that listens twice. */
   readonly second?: SecondPort;
+  /**
+   * Name of a part that is asked for together with this one, or before it, and that this one calls: `{{its.port}}` and
+   * `{{its.secondPort}}` stand for its ports. Both start side by side; it is stopped after this one.
+   */
+  readonly calls?: string;
   readonly url?: string;
   readonly ready: Readiness;
   /** Default: true. */

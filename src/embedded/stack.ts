@@ -15,8 +15,8 @@ export type { PartRequest, ProcessRequest, StackEndpoints } from './part-spec.ts
 const LEAVE_TIMEOUT_MS = 5_000;
 const LEAVE_POLL_MS = 20;
 
-/** What reaches the parts from the caller's environment; all else is given part by part. */
-const BASE_VARIABLES = ['PATH', 'HOME', 'LANG', 'TZ', 'TMPDIR'] as const;
+/** What reaches the parts from the caller's environment; all else is given part by part. bin/chargeonce sets the last. */
+const BASE_VARIABLES = ['PATH', 'HOME', 'LANG', 'TZ', 'TMPDIR', 'NODE_COMPILE_CACHE'] as const;
 
 export interface StackOptions extends SessionListeners {
   /** CHARGEONCE_HOME, or `.chargeonce` of the working folder. */
@@ -26,7 +26,7 @@ export interface StackOptions extends SessionListeners {
   readonly parts: readonly PartRequest[];
   /** The value of TEMPORAL_CLI_PATH, when set. */
   readonly temporalCliPath?: string | undefined;
-  /** The caller's environment: pip reads it, and PATH, HOME, LANG, TZ and TMPDIR of it reach the parts. */
+  /** The caller's environment: pip reads it, and BASE_VARIABLES of it reach the parts. */
   readonly env: NodeJS.ProcessEnv;
   readonly sources?: readonly FetchSource[] | undefined;
 }

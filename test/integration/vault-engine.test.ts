@@ -297,7 +297,7 @@ describe('a vault that is away', () => {
       type: 'VaultUnavailable',
       nonRetryable: false,
     });
-    await expect(vaultAccount(deps.vault ?? never(), 'test')).rejects.toThrow(
+    await expect(vaultAccount(deps.vault ?? never(), 'test', 0)).rejects.toThrow(
       /cannot be reached: ECONNREFUSED/,
     );
     const { result, failures } = await driveCharge(deps, slot, { attempts: 2 });

@@ -31,7 +31,7 @@ export function registerServer(program: Command, shell: Shell): void {
     )
     .action(async (options) => {
       const json = options.json === true;
-      const needs = { temporal: true, stripe: true };
+      const needs = { temporal: true, stripe: true, waitsForVault: true };
       await withSession(shell, { needs, json }, async ({ config, platform, output }) => {
         const { temporal, biller, simulatorUrl } = platform;
         if (temporal === null || biller === null)

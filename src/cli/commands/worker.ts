@@ -23,7 +23,7 @@ export function registerWorker(program: Command, shell: Shell): void {
     .option('--json', 'print the state as JSON lines')
     .action(async (options) => {
       const json = options.json === true;
-      const needs = { temporal: true, stripe: true };
+      const needs = { temporal: true, stripe: true, waitsForVault: true };
       requireNoAdminToken(shell);
       await withSession(shell, { needs, json }, async ({ config, platform }) => {
         const { temporal, biller } = platform;

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { stopOrphans } from '../../../src/embedded/part-records.ts';
 import { isAlive } from '../../../src/embedded/processes.ts';
-import { findStack } from '../../../src/embedded/stack.ts';
+import { findStack, type ProcessRequest } from '../../../src/embedded/stack.ts';
 import { echoPart, lease, newHome, pidOf, runCommand, supervisorPid } from './harness.ts';
 
 let home: string;
@@ -85,6 +85,51 @@ describe('a part that listens twice', () => {
     const port = await blockedPort();
     const refused = lease(home, [{ ...twoEars, second: { ...second, port } }]);
     await expect(refused).rejects.toThrow(`port ${port}, demanded for the other ear, is held by`);
+  });
+});
+
+describe('a part that calls another', () => {
+  const called = echoPart({
+    name: 'vault',
+    second: { label: 'the other ear', preferredPort: 25_112 },
+  });
+  // Says where the other is, and when it is stopped, whether that one still answers.
+  const code = `
+    const [port] = process.env.ITS.split(' ');
+    process.on('SIGTERM', async () => {
+      const answer = await fetch('http://127.0.0.1:' + port).then(() => 'answers', () => 'is gone');
+      console.log('at my end it ' + answer);
+      process.exit(0);
+    });
+    setInterval(() => {}, 1000);
+    console.log('it is at ' + process.env.ITS);`;
+  const caller: ProcessRequest = {
+    kind: 'process',
+    name: 'caller',
+    command: process.execPath,
+    args: ['-e', code],
+    env: { ITS: '{{its.port}} {{its.secondPort}}' },
+    calls: 'vault',
+    ready: { kind: 'stdout-line', pattern: 'it is at' },
+  };
+
+  test('is told its ports though both are started at once, and is stopped before it', async () => {
+    const held = await lease(home, [called, caller]);
+    const { vaultUrl = '', vaultAdminUrl = '' } = held.endpoints;
+    await held.release();
+    const log = await readFile(path.join(home, 'logs', 'caller.log'), 'utf8');
+    expect(log).toContain(`it is at ${new URL(vaultUrl).port} ${new URL(vaultAdminUrl).port}\n`);
+    expect(log).toContain('at my end it answers');
+  });
+
+  test('finds it where it runs already, and is refused when nobody has asked for it', async () => {
+    await expect(lease(home, [caller])).rejects.toThrow('vault is called by another part');
+    const first = await lease(home, [called]);
+    const second = await lease(home, [called, caller]);
+    const log = await readFile(path.join(home, 'logs', 'caller.log'), 'utf8');
+    expect(log).toContain(`it is at ${new URL(first.endpoints.vaultUrl ?? '').port} `);
+    await second.release();
+    await first.release();
   });
 });
 
