@@ -79,7 +79,7 @@ export function stripeBeyondRuns(biller: Biller): StripeAccess {
   throw new CommandError(
     EXIT.usage,
     'this looks through the whole account, and the key of a run does not reach that far. Make a vault key of your own ' +
-      '("chargeonce vault"), and set STRIPE_API_KEY=vk_… with STRIPE_API_BASE to the address in VAULT_URL',
+      '("chargeonce vault keys create"), and set STRIPE_API_KEY=vk_… with STRIPE_API_BASE to the address in VAULT_URL',
   );
 }
 

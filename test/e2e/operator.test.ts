@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import {
@@ -51,6 +52,23 @@ describe('with one stack shared by every command of a home', () => {
     const charges = await chargesByCustomer(simulatorUrl, '2026-01');
     expect(charges.size).toBe(30);
     expect(new Set(charges.values())).toEqual(new Set([1]));
+  });
+
+  it('keeps the Stripe key from every part but the vault, through which the run above has gone', async () => {
+    const parts = z.object({ parts: z.array(z.object({ name: z.string(), pid: z.number() })) });
+    const [line] = await up.shows(/^\{"home".*\}$/m);
+    const holders = parts.parse(JSON.parse(line)).parts.filter(({ pid }) => {
+      const environment = readFileSync(`/proc/${pid}/environ`, 'utf8');
+      return /STRIPE_API_KEY=|sk_test_/.test(environment);
+    });
+    expect(holders.map(({ name }) => name)).toEqual(['vault']);
+    const keys = await home.run(['vault', 'keys', 'list', '--json']);
+    expectCode(keys, 0);
+    expect(keys.json()).toMatchObject({
+      keys: [
+        { billing_period: '2026-01', caps: [{ expected: 30_000, cap: 33_000, spent: 30_000 }] },
+      ],
+    });
   });
 
   it('run without --wait returns at once and the shared worker bills it', async () => {

@@ -6,7 +6,7 @@ export function registerUp(program: Command, shell: Shell): void {
   program
     .command('up')
     .description(
-      'bring up everything that is not configured (PostgreSQL, Temporal with its UI, simulator, worker, server) until Ctrl-C',
+      'bring up everything that is not configured (PostgreSQL, Temporal with its UI, simulator, vault, worker, server) until Ctrl-C',
     )
     .option('--json', 'print the addresses as one JSON object')
     .action(async (options) => {
@@ -21,6 +21,8 @@ export function registerUp(program: Command, shell: Shell): void {
             temporalUiUrl: platform.temporalUiUrl,
             simulatorUrl: platform.simulatorUrl,
             serverUrl: platform.serverUrl(),
+            vaultUrl: platform.lease?.endpoints.vaultUrl ?? null,
+            vaultAdminUrl: platform.lease?.endpoints.vaultAdminUrl ?? null,
             parts: parts.map(({ name, state, pid, url, port }) => ({
               name,
               state,
