@@ -119,7 +119,7 @@ function spendAlert(
   const { keyId, currency, amountMinor, usedMinor, capMinor, expectedMinor } = cap;
   const line = kind === 'spend_above_expected' ? (expectedMinor ?? capMinor) : capMinor;
   const said = {
-    spend_cap_exceeded: `the cap is used up: ${amountMinor} ${currency} were asked for and refused`,
+    spend_cap_exceeded: `the cap has no room: ${amountMinor} ${currency} were asked for and refused`,
     spend_at_80_percent: '80 % of the cap is used',
     spend_above_expected: `more is used than the plan expects (${expectedMinor}): a customer may be charged twice`,
   }[kind];

@@ -149,7 +149,7 @@ describe('an exhausted cap', () => {
     });
     const [chat] = about(slack, id);
     expect(JSON.parse(chat?.body ?? '')).toEqual({
-      text: expect.stringMatching(/^chargeonce: vault key [0-9a-f]{16}: the cap is used up/),
+      text: expect.stringMatching(/^chargeonce: vault key [0-9a-f]{16}: the cap has no room/),
     });
     expect(chat?.path).toBe('/services/T0/B0/hidden');
   });

@@ -93,7 +93,7 @@ describe('an alert of a cap', () => {
   it('V9: names the key, the cap, what is used and what was asked', () => {
     const alert = alertOf(refusal('spend_cap_exceeded'), NOW);
     expect(alert?.message).toBe(
-      'vault key aaaaaaaaaaaaaaaa: the cap is used up: 1500 usd were asked for and refused; 10000 of 11000 usd (minor units) are reserved or spent',
+      'vault key aaaaaaaaaaaaaaaa: the cap has no room: 1500 usd were asked for and refused; 10000 of 11000 usd (minor units) are reserved or spent',
     );
     expect(alert?.details).toEqual({
       currency: 'usd',
