@@ -90,7 +90,7 @@ const about = (server: WireServer, text: string): WireRequest[] =>
   server.requests.filter(({ body }) => body.includes(text));
 
 describe('an exhausted cap', () => {
-  it('V6: gives one alert under 100 refusals at once over two vaults, and another one after a raise', async () => {
+  it('gives one alert under 100 refusals at once over two vaults, and another one after a raise', async () => {
     const [first, second] = vaults;
     const { id, key } = await first.makeKey({ max_amount: 1_000 });
     const refuse100 = async (): Promise<Set<number>> => {

@@ -1,4 +1,8 @@
-import { stripVTControlCharacters } from 'node:util';
+import { execFile as execFileCallback } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify, stripVTControlCharacters } from 'node:util';
 import { sql } from 'kysely';
 import Stripe from 'stripe';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -10,6 +14,8 @@ import { startEngine, TEST_KEY, type Engine } from '../support/engine.ts';
 import { startWireServer, type WireAction, type WireServer } from '../support/fakes-http.ts';
 import { runInProcess, type Commanded } from '../support/in-process.ts';
 import { ADMIN_TOKEN, createForm, RUN_TOKEN } from '../support/vault.ts';
+
+const execFile = promisify(execFileCallback);
 
 let engine: Engine;
 let wire: WireServer;
@@ -104,6 +110,28 @@ describe('chargeonce vault', () => {
     expect(confirmed.status).toBe('succeeded');
     expect((await run('keys', 'show', id, '--json')).json()).toMatchObject({
       caps: [{ spent: 1_500, reserved: 0 }],
+    });
+  });
+
+  it('is Stripe to curl, as the quick start of docs/vault.md shows it', async () => {
+    const { key } = await makeKey(5_000);
+    const page = await readFile(new URL('../../docs/vault.md', import.meta.url), 'utf8');
+    const shown = /^curl http:\/\/127\.0\.0\.1:8430.*\\\n.*$/m.exec(page)?.[0] ?? '';
+    const pay = async (amount: string) => {
+      const command = shown
+        .replace('http://127.0.0.1:8430', addresses.proxyUrl)
+        .replace('amount=4000', `amount=${amount}`)
+        .replace('order-1', `order-${amount}`);
+      const { stdout } = await execFile('sh', ['-c', `${command} -s --noproxy '*'`], {
+        env: { PATH: process.env['PATH'], KEY: key },
+      });
+      return z.looseObject({}).parse(JSON.parse(stdout));
+    };
+    const paid = await pay('4000');
+    expect(paid).toMatchObject({ object: 'payment_intent', status: 'succeeded', amount: 4_000 });
+    expect((await pay('4000'))['id']).toBe(paid['id']);
+    expect(await pay('2000')).toMatchObject({
+      error: { code: 'spend_cap_exceeded', message: expect.stringContaining('1000 remain') },
     });
   });
 
@@ -224,6 +252,23 @@ describe('chargeonce vault keys', () => {
     const unknown = await run('keys', 'show', '2019-01');
     expect(unknown.code).toBe(EXIT.usage);
     expect(unknown.stderr).toContain('has no key yet');
+  });
+
+  it('needs nothing configured for the vault of its home: token and port lie there', async () => {
+    const home = await mkdtemp(path.join(tmpdir(), 'chargeonce-vault-'));
+    const list = () =>
+      runInProcess(registerVault, ['vault', 'keys', 'list', '--json'], { CHARGEONCE_HOME: home });
+    try {
+      expect((await list()).stderr).toContain('VAULT_ADMIN_TOKEN is not set');
+      const tokens = { runToken: RUN_TOKEN, adminToken: ADMIN_TOKEN };
+      await mkdir(path.join(home, 'vault'));
+      await writeFile(path.join(home, 'vault', 'tokens.json'), JSON.stringify(tokens));
+      const ports = { vaultSecond: Number(new URL(addresses.adminUrl).port) };
+      await writeFile(path.join(home, 'ports.json'), JSON.stringify(ports));
+      expect((await list()).json()).toEqual({ keys: expect.any(Array) });
+    } finally {
+      await rm(home, { recursive: true });
+    }
   });
 
   it('says what is wrong when the vault is away, or the token is another one', async () => {
