@@ -10,7 +10,7 @@ export interface RequestHead {
   readonly forward: readonly (readonly [name: string, value: string])[];
 }
 
-export type HeadProblem =
+type HeadProblem =
   | 'bad_header'
   | 'account_header_not_allowed'
   | 'idempotency_key_invalid'
@@ -51,6 +51,8 @@ NOT_OF_THE_CONNECTION.delete('transfer-encoding');
 const PRINTABLE = /^[\x20-\x7e]*$/;
 const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
 const MAX_ATTEMPT_ID_LENGTH = 255;
+/** A key of somebody's in a name that is written down would be a secret in the audit. */
+const SECRET = /(?:[rsv]k_(?:test|live)|whsec)_/;
 
 /**
  * Reads Node's rawHeaders: name, value, name, value. A doubled header that counts, one that `Connection:` would strip,
@@ -102,6 +104,7 @@ function problemOf(headers: ReadonlyMap<string, string>): HeadProblem | null {
   if (key !== undefined && !IDEMPOTENCY_KEY.test(key)) return 'idempotency_key_invalid';
   const attempt = headers.get('x-attempt-id');
   if (attempt !== undefined && attempt.length > MAX_ATTEMPT_ID_LENGTH) return 'bad_header';
+  if (SECRET.test(key ?? '') || SECRET.test(attempt ?? '')) return 'bad_header';
   return null;
 }
 

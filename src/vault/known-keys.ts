@@ -2,7 +2,7 @@ import { readPolicy, type Policy } from './endpoints.ts';
 import { matchesHash, parseKey } from '../vault-key.ts';
 
 /** What the proxy needs of a stored key. Whether it is revoked, expired or closed the ledger decides, every time. */
-export interface StoredKey {
+interface StoredKey {
   readonly keyId: string;
   readonly secretHash: Buffer;
   readonly liveMode: boolean;
@@ -12,7 +12,7 @@ export interface StoredKey {
 /** Reads a key by its public part; null when there is none. Throws when the database gives no answer. */
 export type FindKey = (keyId: string) => Promise<StoredKey | null>;
 
-export interface KnownKey {
+interface KnownKey {
   readonly keyId: string;
   readonly liveMode: boolean;
   readonly policy: Policy;

@@ -23,7 +23,7 @@ export interface ProxyLimits {
 }
 
 /** The body limit is far above any form of Stripe's; a run holds some hundred connections. */
-export const PROXY_LIMITS: ProxyLimits = {
+const PROXY_LIMITS: ProxyLimits = {
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 30_000,
   answerTimeoutMs: 30_000,
@@ -197,7 +197,6 @@ class Handler {
     // What is left of a body must not be taken for the next request.
     const last = !req.complete || this.closing;
     res.writeHead(answer.status, {
-      'content-type': 'application/json',
       ...answer.headers,
       'content-length': String(answer.body.length),
       ...(last ? { connection: 'close' } : {}),
@@ -249,7 +248,6 @@ function refuseSocket(socket: Duplex, code: RefusalCode): void {
   const { status, headers, body } = refusalOf(code);
   const lines = Object.entries({
     ...headers,
-    'content-type': 'application/json',
     'content-length': String(Buffer.byteLength(body)),
     connection: 'close',
   }).map(([name, value]) => `${name}: ${value}\r\n`);

@@ -171,6 +171,7 @@ export function refusalOf(code: RefusalCode, message?: string): Refusal {
     code,
     status: telling.status,
     headers: {
+      'content-type': 'application/json',
       'stripe-should-retry': String(again),
       ...(again ? { 'retry-after': '1' } : {}),
       ...(telling.status === 401 ? { 'www-authenticate': 'Bearer realm="chargeonce vault"' } : {}),

@@ -4,6 +4,9 @@ const MAX_TARGET_LENGTH = 4_096;
 /** Plain segments alone. No dot may stand in front, so no dot segment exists; nothing is decoded, so nothing is hidden. */
 const PATH = /^\/v1(?:\/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$/;
 
+/** Paths are written down, and a key in one would be. */
+const SECRET = /(?:[rsv]k_(?:test|live)|whsec)_/;
+
 /** Printable ASCII without space, `#`, `"`, `<`, `>`, backslash and `^`, backtick, braces and bar. */
 const QUERY = /^[!$%&'()*+,\-./0-9:;=?@A-Z[\]_a-z~]*$/;
 
@@ -21,7 +24,8 @@ export function readTarget(raw: string, method: string): Target {
   const mark = raw.indexOf('?');
   const path = mark === -1 ? raw : raw.slice(0, mark);
   const query = mark === -1 ? '' : raw.slice(mark);
-  if (!PATH.test(path) || !QUERY.test(query)) return { ok: false, code: 'bad_target' };
+  if (!PATH.test(path) || !QUERY.test(query) || SECRET.test(path))
+    return { ok: false, code: 'bad_target' };
   if (query !== '' && method !== 'GET') return { ok: false, code: 'query_on_post' };
   return { ok: true, path, query };
 }

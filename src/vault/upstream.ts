@@ -11,7 +11,7 @@ export interface UpstreamOptions {
   readonly timeoutMs: number;
 }
 
-export interface UpstreamRequest {
+interface UpstreamRequest {
   readonly method: string;
   /** with its query */
   readonly path: string;
@@ -33,7 +33,7 @@ export type UpstreamReply =
   | Extract<UpstreamAnswer, { kind: 'lost' }>;
 
 /** What a read of the vault's own brought; throws nothing. */
-export type OwnRead =
+type OwnRead =
   | { readonly kind: 'read'; readonly status: number; readonly body: unknown }
   | { readonly kind: 'lost'; readonly reason: string };
 

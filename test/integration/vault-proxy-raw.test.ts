@@ -30,7 +30,12 @@ beforeAll(async () => {
   upstream = await startRecorder((...args) => script(...args));
   vault = await startVaultProxy({
     upstreamUrl: upstream.url,
-    limits: { headersTimeoutMs: 200, requestTimeoutMs: 400, maxBodyBytes: 10_000 },
+    limits: {
+      headersTimeoutMs: 200,
+      requestTimeoutMs: 400,
+      answerTimeoutMs: 300,
+      maxBodyBytes: 10_000,
+    },
   });
   ({ key, keyId } = await vault.makeKey({ capMinor: 1_000_000 }));
 });
@@ -215,6 +220,23 @@ describe('clients that take too much', () => {
     expect(body).toMatch(/^HTTP\/1.1 408 /);
     expect(body).toContain('"request_timeout"');
     expect(upstream.requests).toHaveLength(0);
+  });
+
+  it('are cut when they do not take their answer', async () => {
+    script = () => rawReply(200, JSON.stringify({ data: 'x'.repeat(7_000_000) }));
+    const socket = net.connect(vault.port, '127.0.0.1');
+    socket.on('error', () => {});
+    socket.pause();
+    const head = `Host: vault\r\nAuthorization: Bearer ${key}`;
+    socket.write(`GET /v1/events HTTP/1.1\r\n${head}\r\n\r\n`);
+    await expect.poll(() => vault.events.some(({ kind }) => kind === 'answered')).toBe(true);
+    // Empty lines between requests mean nothing to the server, and to us that it has gone.
+    const isCut = () => {
+      if (!socket.destroyed) socket.write('\r\n');
+      return socket.destroyed;
+    };
+    await expect.poll(isCut).toBe(true);
+    expect(vault.events.filter(({ kind }) => kind === 'refused')).toEqual([]);
   });
 
   it('are refused beyond the number of connections, and the others go on', async () => {

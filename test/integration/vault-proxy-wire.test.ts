@@ -223,6 +223,16 @@ describe('what a client gets', () => {
     expect(JSON.stringify(vault.events)).not.toContain(STRIPE_SECRET);
   });
 
+  it('is 502 for an answer larger than the vault reads, and the sum stays held', async () => {
+    script = () => rawReply(200, JSON.stringify({ ...PAID, x: 'x'.repeat(9_000_000) }));
+    const own = await vault.makeKey();
+    const answer = await vault.ask({ key: own.key, idempotencyKey: nextKey(), form: FORM });
+    expect([answer.status, answer.json.error.code]).toEqual([502, 'upstream_failed']);
+    expect((await ledgerOf(vault.db, own.keyId)).reservations).toMatchObject([
+      { state: 'held', reason: 'unreadable_reply' },
+    ]);
+  });
+
   it('is the answer about another sum, which is told and holds what was asked for', async () => {
     script = () => rawReply(200, { ...PAID, id: 'pi_other', amount: 5_000 });
     const own = await vault.makeKey();

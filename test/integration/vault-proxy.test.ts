@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { FaultKind, FaultRule } from '../../src/simulator/options.ts';
 import type { Simulator } from '../../src/simulator/index.ts';
-import { auditOf, ledgerOf } from '../support/vault-audit.ts';
+import { auditOf, ledgerOf, vaultTables } from '../support/vault-audit.ts';
 import {
   payerOf,
   startStripe,
@@ -61,7 +61,20 @@ describe('the cap', () => {
     expect(reservations.map(({ state }) => state)).toEqual(Array(10).fill('spent'));
   });
 
-  it('V9 V8 says what is used, asked and left, and shows the key in no answer, event or audit row', async () => {
+  it('P1 V6 lets exactly ten through when two vaults share the cap', async () => {
+    const { key, keyId } = await vault.makeKey({ capMinor: 1_000 });
+    const twin = await vault.before(stripe.url);
+    const twins = [payer, payerOf(twin, customer)];
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, () => twins.map((one) => one.pay(key, 100))).flat(),
+    );
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
+    expect(takenMinor()).toBe(1_000);
+    expect((await ledgerOf(vault.db, keyId)).usedMinor).toBe(1_000);
+    await twin.close();
+  });
+
+  it('V9 V8 says what is used, asked and left, and shows the key in no answer, event or row', async () => {
     const { key, keyId } = await vault.makeKey({ capMinor: 1_000, expectedMinor: 900 });
     await payer.pay(key, 950);
     const answer = await payer.pay(key, 100);
@@ -84,7 +97,12 @@ describe('the cap', () => {
     });
     const audit = await auditOf(vault.db, keyId);
     expect(audit.map(({ decision }) => decision)).toEqual(['forward', 'spend_cap_exceeded']);
-    const said = JSON.stringify([answer.json, answer.headers, vault.events, audit]);
+    const said = JSON.stringify([
+      answer.json,
+      answer.headers,
+      vault.events,
+      await vaultTables(vault.db),
+    ]);
     const secretPart = key.split('_').at(-1) ?? 'none';
     expect(said).not.toContain(secretPart);
     expect(said).not.toContain(STRIPE_SECRET);

@@ -54,3 +54,17 @@ export async function auditOf(
     WHERE q.key_id = ${keyId} ORDER BY q.at, q.request_id`.execute(db);
   return rows;
 }
+
+/** Every row of the vault's tables as text, to look for what must not be there. */
+export async function vaultTables(db: Db): Promise<readonly string[]> {
+  const tables = await sql<{ name: string }>`
+    SELECT table_name AS name FROM information_schema.tables WHERE table_name LIKE 'vault\\_%'`.execute(
+    db,
+  );
+  const rows = await Promise.all(
+    tables.rows.map(({ name }) =>
+      sql<{ row: string }>`SELECT t::text AS row FROM ${sql.table(name)} t`.execute(db),
+    ),
+  );
+  return rows.flatMap((one) => one.rows.map(({ row }) => row));
+}

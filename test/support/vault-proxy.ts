@@ -17,9 +17,9 @@ import { createUpstream } from '../../src/vault/upstream.ts';
 import { migratedDatabase } from './engine.ts';
 
 export const STRIPE_SECRET = 'sk_test_behind_the_vault_1';
-export const ACCOUNT = 'acct_behind_the_vault';
+const ACCOUNT = 'acct_behind_the_vault';
 
-export interface KeyWish {
+interface KeyWish {
   readonly capMinor?: number;
   readonly currency?: string;
   readonly expectedMinor?: number | null;
@@ -29,7 +29,7 @@ export interface KeyWish {
   readonly period?: string;
 }
 
-export interface HttpAnswer {
+interface HttpAnswer {
   readonly status: number;
   readonly headers: http.IncomingHttpHeaders;
   readonly body: Buffer;
@@ -37,7 +37,7 @@ export interface HttpAnswer {
   readonly json: any;
 }
 
-export interface Ask {
+interface Ask {
   readonly key: string;
   readonly path?: string;
   readonly method?: string;
@@ -116,7 +116,7 @@ export async function startVaultProxy(options: {
 }
 
 /** The form of a confirmed payment, but for its amount. */
-export const PAYMENT = {
+const PAYMENT = {
   currency: 'usd',
   customer: 'cus_payer',
   payment_method: 'pm_card_visa',
@@ -127,7 +127,7 @@ export const PAYMENT = {
 } as const;
 
 /** More of a request, and the card that pays. */
-export type More = Partial<Ask> & { readonly card?: string };
+type More = Partial<Ask> & { readonly card?: string };
 
 /** What one customer's client asks for; each call under a key of its own unless told otherwise. */
 export interface Payer {

@@ -114,6 +114,8 @@ describe('the head of a request', () => {
     expect(codeOf('Idempotency-Key', 'k\u00e9')).toBe('idempotency_key_invalid');
     expect(codeOf('Idempotency-Key', 'a\tb')).toBe('idempotency_key_invalid');
     expect(codeOf('User-Agent', 'caf\u00e9')).toBe('bad_header');
+    expect(codeOf('Idempotency-Key', KEY)).toBe('bad_header');
+    expect(codeOf('X-Attempt-Id', 'sk_live_1')).toBe('bad_header');
   });
 
   it('reads the key of Bearer, and of Basic as curl -u sends it', () => {

@@ -51,7 +51,10 @@ describe('refusals of the vault', () => {
     (code, status) => {
       const refusal = refusalOf(code);
       expect(refusal.status).toBe(status);
-      expect(refusal.headers['stripe-should-retry']).toBe('false');
+      expect(refusal.headers).toMatchObject({
+        'stripe-should-retry': 'false',
+        'content-type': 'application/json',
+      });
       expect(JSON.parse(refusal.body)).toMatchObject({ error: { type: 'vault_error', code } });
     },
   );

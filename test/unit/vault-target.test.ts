@@ -53,6 +53,7 @@ describe('the request target', () => {
     '/v1/payment_intents\t',
     '/v1/payment_intents\u00e9',
     '/v1/payment_intents;x=1',
+    '/v1/customers/sk_live_abc',
     '/v1/payment_intents/pi_1:confirm',
     `/v1/${'a'.repeat(5_000)}`,
   ])('refuses %j', (raw) => {
