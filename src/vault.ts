@@ -62,14 +62,20 @@ export class VaultRefusesToStart extends Error {
   override readonly name = 'VaultRefusesToStart';
 }
 
+/** The vault was not started: Stripe cannot be asked whom its key bills. The same again may help. */
+export class StripeAway extends Error {
+  override readonly name = 'StripeAway';
+}
+
 const STRIPE = 'https://api.stripe.com';
 /** Every forwarded request has two short commits; more at once would only wait for the same window. */
 const DATABASE_POOL = 16;
 const MIN_TOKEN_LENGTH = 32;
 /** Beyond the time-out of the answer that a request under way waits for. */
 const DRAIN_MARGIN_MS = 5_000;
-/** An admin request is a statement or two; a sweep under way is cut and goes on in another process. */
+/** An admin request is a statement or two; a sweep under way is cut, and the next start goes on with it. */
 const ADMIN_DRAIN_MS = 8_000;
+const ROUND_DRAIN_MS = 5_000;
 
 const PAUSES = {
   /** reservations whose outcome is open are due minutes after their last send */
@@ -206,7 +212,7 @@ function startBackground(
     pauseMs: pauses?.sweepMs ?? PAUSES.sweepMs,
     onError: (error) => log.warn({ err: error }, 'a sweep failed: it is tried again'),
   });
-  undo.push(() => sweeps.stop());
+  undo.push(() => sweeps.stop(ROUND_DRAIN_MS));
   const checkSums = async (): Promise<void> => {
     const { differing } = await readDrift(db);
     for (const window of differing) watch.alerts.raise(driftAlert(window));
@@ -215,7 +221,7 @@ function startBackground(
     pauseMs: pauses?.driftMs ?? PAUSES.driftMs,
     onError: (error) => log.warn({ err: error }, 'the sums could not be checked'),
   });
-  undo.push(() => checks.stop());
+  undo.push(() => checks.stop(ROUND_DRAIN_MS));
 }
 
 const now = (): Date => new Date();
@@ -261,12 +267,16 @@ function checkSettings(options: VaultOptions): {
 async function ownAccount(upstream: Upstream): Promise<string> {
   const read = await upstream.get('/v1/account');
   if (read.kind === 'lost')
-    throw new Error(`Stripe cannot be asked which account the key bills: ${read.reason}`);
+    throw new StripeAway(
+      `Stripe cannot be asked which account the key bills: ${read.reason}. Try again, or set STRIPE_ACCOUNT_ID`,
+    );
   const { status, body } = read;
   const id = typeof body === 'object' && body !== null && 'id' in body ? body.id : undefined;
   if (status === 200 && typeof id === 'string') return id;
   if (status === 401)
     throw new VaultRefusesToStart('STRIPE_API_KEY: Stripe does not know this key');
+  if (status >= 500 || status === 429)
+    throw new StripeAway(`Stripe answered ${status} when asked which account the key bills`);
   throw new VaultRefusesToStart(
     `STRIPE_ACCOUNT_ID: the key may not read its account (Stripe answered ${status}). Set it, acct_…`,
   );

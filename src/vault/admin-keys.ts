@@ -66,7 +66,7 @@ export function registerKeyRoutes(app: FastifyInstance, deps: AdminDeps): void {
 }
 
 /** The body of a 201: the key itself is in it, once. */
-export type CreatedKey = KeyAnswer & { readonly key: string };
+type CreatedKey = KeyAnswer & { readonly key: string };
 
 /**
  * Stores a new key and answers what was stored, read back: a field that got lost on the way would show. Twice: two

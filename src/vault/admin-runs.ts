@@ -11,7 +11,7 @@ import { RUN_ENDPOINTS } from './endpoints.ts';
 import { keyAnswer, type CapAnswer } from './key-answer.ts';
 
 /** What a worker is told of its run's key; the key itself it derives. */
-export interface RunKeyAnswer {
+interface RunKeyAnswer {
   readonly id: string;
   readonly caps: readonly CapAnswer[];
   readonly allowed_endpoints: readonly string[];

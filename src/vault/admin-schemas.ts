@@ -3,7 +3,7 @@ import { parseBillingPeriod, type BillingPeriod } from '../domain/billing-period
 import { parseCurrency, type Currency } from '../domain/currencies.ts';
 import { parseEndpoint } from './endpoints.ts';
 
-export type CapBasis = 'billing_period' | 'day' | 'total';
+type CapBasis = 'billing_period' | 'day' | 'total';
 
 /** A key as somebody asks for it, all of it checked, defaults filled in. */
 export interface KeyOrder {

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Rounds {
-  /** Begins no more of them and waits for the one under way. */
-  stop(): Promise<void>;
+  /** Begins no more of them and waits for the one under way, for at most so long. */
+  stop(patienceMs: number): Promise<void>;
 }
 
 /**
@@ -29,9 +29,12 @@ export function startRounds(
     }
   })();
   return {
-    async stop() {
+    async stop(patienceMs) {
       stopped.abort();
-      await loop;
+      const patience = new AbortController();
+      const late = sleep(patienceMs, undefined, { signal: patience.signal }).catch(() => {});
+      await Promise.race([loop, late]);
+      patience.abort();
     },
   };
 }

@@ -37,7 +37,7 @@ beforeAll(async () => {
           webhook: { url: new Secret(`${webhook.url}/alerts`), secret: new Secret(WEBHOOK_SECRET) },
           slackUrl: new Secret(`${slack.url}/services/T0/B0/hidden`),
         },
-        pauses: { alertsMs: 50 },
+        pauses: { alertsMs: 50, driftMs: 100 },
       },
     });
   vaults = [await start(), await start()];
@@ -244,6 +244,22 @@ describe('what else alerts, once', () => {
       .toEqual(['endpoint_denied', 'idempotency_key_missing', 'unknown_or_expired_key']);
     await delivered(id);
     expect(about(webhook, id)).toHaveLength(3);
+  });
+
+  it('sums that do not add up, until they do', async () => {
+    const [vault] = vaults;
+    const { id, key } = await vault.makeKey();
+    await vault.post('/v1/payment_intents', createForm(100), { key });
+    const change = (minor: number) =>
+      sql`UPDATE vault_windows SET used_minor = used_minor + ${minor} WHERE key_id = ${id}`.execute(
+        engine.db,
+      );
+    expect(await kindsOf(id)).toEqual([]);
+    await change(7);
+    await expect.poll(() => kindsOf(id)).toEqual(['drift']);
+    await delivered(id);
+    await change(-7);
+    expect(about(webhook, id)[0]?.body).toContain('"used_minor":107,"ledger_minor":100');
   });
 
   it('strangers, however many keys they invent', async () => {

@@ -141,13 +141,19 @@ describe('chargeonce vault', () => {
       expect(command.output()).not.toContain(secret);
   });
 
-  it('is refused its start without an admin token, and with a vault before it', async () => {
+  it('does not start without an admin token, without Stripe, or with a vault before it', async () => {
     const started = (env: Record<string, string>) =>
       runInProcess(registerVault, ['vault'], { DATABASE_URL: engine.databaseUrl, ...env });
     const stripe = { STRIPE_API_KEY: TEST_KEY, STRIPE_API_BASE: wire.url };
     const bare = await started(stripe);
     expect(bare.code).toBe(EXIT.usage);
     expect(bare.stderr).toContain('VAULT_ADMIN_TOKEN');
+    const away = { STRIPE_API_KEY: TEST_KEY, STRIPE_API_BASE: 'http://127.0.0.1:9' };
+    const alone = await started({ ...away, VAULT_ADMIN_TOKEN: ADMIN_TOKEN });
+    expect([alone.code, alone.stderr]).toEqual([
+      EXIT.unavailable,
+      expect.stringContaining('Stripe cannot be asked'),
+    ]);
     const behind = await started({
       VAULT_URL: addresses.proxyUrl,
       VAULT_ADMIN_URL: addresses.adminUrl,

@@ -7,7 +7,7 @@ import { keepingLog, type LogLine } from './webhooks.ts';
 export const ADMIN_TOKEN = `vat_${'a'.repeat(64)}`;
 export const RUN_TOKEN = `vrt_${'b'.repeat(64)}`;
 
-export interface JsonAnswer {
+interface JsonAnswer {
   readonly status: number;
   // oxlint-disable-next-line typescript/no-explicit-any -- whatever JSON the vault answers; the assertions say what it has to be
   readonly body: any;

@@ -107,12 +107,15 @@ function announce({ config, output }: Session, running: RunningVault): void {
 
 async function start(options: VaultOptions): Promise<RunningVault> {
   // Fastify and what belongs to it: only this command waits for them.
-  const { startVault, VaultRefusesToStart } = await import('../../vault.ts');
+  const { startVault, StripeAway, VaultRefusesToStart } = await import('../../vault.ts');
   try {
     return await startVault(options);
   } catch (error) {
     if (error instanceof VaultRefusesToStart) {
       throw new CommandError(EXIT.usage, error.message, error);
+    }
+    if (error instanceof StripeAway) {
+      throw new CommandError(EXIT.unavailable, error.message, error);
     }
     if (!(error instanceof Error) || !('code' in error)) throw error;
     if (error.code === 'EADDRINUSE') {
