@@ -92,7 +92,7 @@ export interface ProcessRequest {
   readonly stopTimeoutMs?: number;
 }
 
-export interface SecondPort {
+interface SecondPort {
   /** What it is for, as it stands in messages: "the vault's admin API". */
   readonly label: string;
   /** Demanded by the user. */

@@ -32,7 +32,7 @@ export interface VaultAccessOptions {
 }
 
 /** What a Stripe client of this run is given. */
-export interface RunCredentials {
+interface RunCredentials {
   readonly apiKey: string;
   readonly apiBase: string;
 }

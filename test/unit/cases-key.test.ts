@@ -101,8 +101,11 @@ describe('a request', () => {
   it('A9, L8, L10: goes to no search and makes no customer: these are the paths there are', () => {
     const paths = globSync('src/**/*.ts', { cwd: ROOT })
       .filter((file) => !file.startsWith(path.join('src', 'simulator')))
+      // What clients of the vault may be allowed; it calls none of that by itself.
+      .filter((file) => file !== path.join('src', 'vault', 'endpoints.ts'))
       .flatMap((file) => [...readFileSync(path.join(ROOT, file), 'utf8').matchAll(/\/v1\/[\w/]*/g)])
-      .map(([found]) => found.replace(/\/$/, ''));
+      .map(([found]) => found.replace(/\/$/, ''))
+      .filter((found) => found !== '/v1');
     expect([...new Set(paths)].sort()).toEqual([
       '/v1/account',
       '/v1/charges',
