@@ -92,7 +92,7 @@ function buildProgram(shell: Shell): Command {
   for (const register of registrations) register(program, shell);
   program.addHelpText(
     'after',
-    '\nExit codes: 0 done · 1 failed, or the audit found a disagreement, or duplicates found some, or the vault's sums differ · 2 bad input · 3 not finished, or outcomes unknown\n' +
+    '\nExit codes: 0 done · 1 failed, or the audit found a disagreement, or duplicates found some, or sums of the vault differ · 2 bad input · 3 not finished, or outcomes unknown\n' +
       '            4 no verdict · 5 a part is not available · 130 interrupted\n' +
       'With nothing configured, commands bring up PostgreSQL, Temporal and a Stripe simulator on this machine.',
   );
