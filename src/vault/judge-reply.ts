@@ -61,6 +61,13 @@ type StripeError = z.infer<typeof errorSchema>['error'];
  * holds. Pure; messages are never read. One rule per `if`.
  */
 export function judgeReply(asked: Asked, answer: UpstreamAnswer): Judgement {
+  const judgement = judge(asked, answer);
+  // A cancel takes no money, whatever became of it: it must not stand in the way of a later release.
+  const harmless = asked.kind === 'cancel' && judgement.resolves === 'nothing';
+  return harmless ? { ...judgement, resolves: 'send' } : judgement;
+}
+
+function judge(asked: Asked, answer: UpstreamAnswer): Judgement {
   if (answer.kind === 'lost') return hold(answer.reason);
   const { status } = answer;
   const body = readJson(answer);

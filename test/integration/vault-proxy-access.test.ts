@@ -43,7 +43,7 @@ const fault = (kind: FaultKind, endpoint: string, more: Partial<FaultRule> = {})
   stripe.setFaults({ rules: [{ id: 'f', kind, endpoint, limit: 1, ...more }] });
 
 describe('who may send what', () => {
-  it('V10 denies what the key may not call, and Stripe never hears of it', async () => {
+  it('V10: denies what the key may not call, and Stripe never hears of it', async () => {
     const { key, keyId } = await vault.makeKey();
     for (const [method, path] of [
       ['POST', '/v1/charges'],
@@ -104,7 +104,7 @@ describe('who may send what', () => {
     expect((await ledgerOf(vault.db, keyId)).usedMinor).toBe(50);
   });
 
-  it('V7 takes a revocation at the next request', async () => {
+  it('V7: takes a revocation at the next request', async () => {
     const { key, keyId } = await vault.makeKey();
     expect((await payer.pay(key, 50)).status).toBe(200);
     await vault.db
@@ -133,7 +133,7 @@ describe('who may send what', () => {
 });
 
 describe('the database', () => {
-  it('V5 refuses with 503 while it is away, forwards nothing, and goes on when it is back', async () => {
+  it('V5: refuses with 503 while it is away, forwards nothing, and goes on when it is back', async () => {
     const { key, keyId } = await vault.makeKey();
     expect((await payer.pay(key, 50)).status).toBe(200);
     seen = stripe.requests().at(-1)?.seq ?? 0;

@@ -163,7 +163,7 @@ describe('what Stripe gets', () => {
     await elsewhere.close();
   });
 
-  it('O3 is one attempt when the connection is reset, a reused one too', async () => {
+  it('O3: is one attempt when the connection is reset, a reused one too', async () => {
     script = (_request, socket, count) => {
       if (count % 2 === 1) {
         const body = JSON.stringify({ ...PAID, id: `pi_kept_${count}` });

@@ -49,7 +49,7 @@ const fault = (kind: FaultKind, endpoint: string, more: Partial<FaultRule> = {})
   stripe.setFaults({ rules: [{ id: 'f', kind, endpoint, limit: 1, ...more }] });
 
 describe('the cap', () => {
-  it('P1 lets exactly ten of twenty parallel payments of 10 through against a cap of 100', async () => {
+  it('P1: lets exactly ten of twenty parallel payments of 10 through against a cap of 100', async () => {
     const { key, keyId } = await vault.makeKey({ capMinor: 1_000 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => payer.pay(key, 100)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
@@ -61,7 +61,7 @@ describe('the cap', () => {
     expect(reservations.map(({ state }) => state)).toEqual(Array(10).fill('spent'));
   });
 
-  it('P1 V6 lets exactly ten through when two vaults share the cap', async () => {
+  it('P1, V6: lets exactly ten through when two vaults share the cap', async () => {
     const { key, keyId } = await vault.makeKey({ capMinor: 1_000 });
     const twin = await vault.before(stripe.url);
     const twins = [payer, payerOf(twin, customer)];
@@ -74,7 +74,7 @@ describe('the cap', () => {
     await twin.close();
   });
 
-  it('V9 V8 says what is used, asked and left, and shows the key in no answer, event or row', async () => {
+  it('V9, V8: says what is used, asked and left, and shows the key in no answer, event or row', async () => {
     const { key, keyId } = await vault.makeKey({ capMinor: 1_000, expectedMinor: 900 });
     await payer.pay(key, 950);
     const answer = await payer.pay(key, 100);
@@ -108,7 +108,7 @@ describe('the cap', () => {
     expect(said).not.toContain(STRIPE_SECRET);
   });
 
-  it('P4 reserves once when the same key comes three times, and hands on what Stripe saved', async () => {
+  it('P4: reserves once when the same key comes three times, and hands on what Stripe saved', async () => {
     const { key, keyId } = await vault.makeKey();
     const same = { idempotencyKey: 'once', headers: { 'X-Attempt-Id': 'attempt-1' } };
     const first = await payer.pay(key, 700, same);
@@ -135,7 +135,7 @@ describe('the cap', () => {
     });
   });
 
-  it('P4 reserves once when the same key comes three times at once', async () => {
+  it('P4: reserves once when the same key comes three times at once', async () => {
     const { key, keyId } = await vault.makeKey();
     await Promise.all([1, 2, 3].map(() => payer.pay(key, 700, { idempotencyKey: 'at once' })));
     expect((await ledgerOf(vault.db, keyId)).usedMinor).toBe(700);
@@ -174,7 +174,7 @@ describe('the cap', () => {
     expect((await payer.create(key, 600)).status).toBe(402);
   });
 
-  it('P3 gives a decline back, and reserves again for the confirm of the next generation', async () => {
+  it('P3: gives a decline back, and reserves again for the confirm of the next generation', async () => {
     const { key, keyId } = await vault.makeKey({ capMinor: 1_000 });
     const made = await payer.create(key, 600);
     const declined = await payer.confirm(key, made.json.id, { card: 'pm_card_chargeDeclined' });
@@ -243,24 +243,27 @@ describe('an answer that proves nothing', () => {
     'status503',
     'truncate',
     'wrongContentType',
-  ] as const)('O3 P3 holds the sum after %s, and Stripe got exactly one request', async (kind) => {
-    const { key, keyId } = await vault.makeKey();
-    fault(kind, 'payment_intents.create');
-    const answer = await payer.pay(key, 900);
-    expect(atStripe()).toHaveLength(1);
-    const held = await ledgerOf(vault.db, keyId);
-    expect(held).toMatchObject({ usedMinor: 900, reservations: [{ state: 'held' }] });
-    const [row] = await auditOf(vault.db, keyId);
-    expect(row).toMatchObject({ decision: 'forward', effect: 'held' });
-    const lost = ['resetBefore', 'actThenDrop', 'truncate'].includes(kind);
-    expect(row?.status).toBe(lost ? null : answer.status);
-    expect(answer.json?.error?.code ?? null).toBe(
-      lost ? 'upstream_failed' : (answer.json?.error?.code ?? null),
-    );
-    expect(lost && answer.headers['stripe-should-retry']).toBe(lost && 'false');
-  });
+  ] as const)(
+    'O3, P3: holds the sum after %s, and Stripe got exactly one request',
+    async (kind) => {
+      const { key, keyId } = await vault.makeKey();
+      fault(kind, 'payment_intents.create');
+      const answer = await payer.pay(key, 900);
+      expect(atStripe()).toHaveLength(1);
+      const held = await ledgerOf(vault.db, keyId);
+      expect(held).toMatchObject({ usedMinor: 900, reservations: [{ state: 'held' }] });
+      const [row] = await auditOf(vault.db, keyId);
+      expect(row).toMatchObject({ decision: 'forward', effect: 'held' });
+      const lost = ['resetBefore', 'actThenDrop', 'truncate'].includes(kind);
+      expect(row?.status).toBe(lost ? null : answer.status);
+      expect(answer.json?.error?.code ?? null).toBe(
+        lost ? 'upstream_failed' : (answer.json?.error?.code ?? null),
+      );
+      expect(lost && answer.headers['stripe-should-retry']).toBe(lost && 'false');
+    },
+  );
 
-  it('V3 holds the whole sum after a 200 that is cut off, and settles when the same key brings the rest', async () => {
+  it('V3: holds the whole sum after a 200 that is cut off, and settles when the same key brings the rest', async () => {
     const { key, keyId } = await vault.makeKey();
     fault('truncate', 'payment_intents.create');
     const again = { idempotencyKey: 'cut off' };
@@ -302,7 +305,7 @@ describe('an answer that proves nothing', () => {
     });
   });
 
-  it('V2 waits for Stripe and settles when the client has gone in mid-call', async () => {
+  it('V2: waits for Stripe and settles when the client has gone in mid-call', async () => {
     const { key, keyId } = await vault.makeKey();
     fault('slow', 'payment_intents.create', { delayMs: 250 });
     const leaving = new AbortController();

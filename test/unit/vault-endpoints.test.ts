@@ -108,7 +108,7 @@ describe('allowed endpoints', () => {
     ['GET', '/v1/payment_intents/search'],
     ['GET', '/v1/charges/search'],
     ['GET', '/v1/payment_intents/pi_1/confirm'],
-  ])('V10 denies %s %s to the key of a run', (method, path) => {
+  ])('V10: denies %s %s to the key of a run', (method, path) => {
     expect(kindOf(method, path)).toBeNull();
   });
 

@@ -165,6 +165,14 @@ describe('what an answer proves', () => {
     }
   });
 
+  it('leaves nothing open after a cancel, which takes no money whatever became of it', () => {
+    const asked = { ...CONFIRM, kind: 'cancel' } as const;
+    expect(short(asked, { kind: 'lost', reason: 'econnreset' })).toBe('held send econnreset');
+    expect(short(asked, refusal(500, { type: 'api_error' }))).toBe('held send http_500');
+    expect(short(asked, reply(200, intent('processing')))).toBe('held send processing');
+    expect(short(asked, reply(200, intent('canceled')))).toBe('released key canceled');
+  });
+
   it('settles a charge that was captured, and holds one that is pending or only authorised', () => {
     const asked: Asked = { ...CREATE, object: 'charge' };
     const charge = (more: object) =>
@@ -233,7 +241,8 @@ describe('what an answer proves', () => {
         }[to];
         expect(text).toMatch(word);
         const unknown = status >= 500 || status === 409 || status === 429;
-        expect(unknown && (to !== 'held' || resolves !== 'nothing')).toBe(false);
+        const open = kind === 'cancel' ? 'send' : 'nothing';
+        expect(unknown && (to !== 'held' || resolves !== open)).toBe(false);
         expect(kind === 'plain' && to !== 'held').toBe(false);
       }),
       { numRuns: 3_000 },

@@ -4,7 +4,7 @@ import { KeyedAgents } from '../../src/vault/keyed-agents.ts';
 import { ledgerRefusalOf, refusalOf } from '../../src/vault/refusal.ts';
 
 describe('refusals of the vault', () => {
-  it('V9 names the cap, what is used, asked and left, and the remedy, under a type of its own', () => {
+  it('V9: names the cap, what is used, asked and left, and the remedy, under a type of its own', () => {
     const begun = {
       decision: 'spend_cap_exceeded',
       reservationId: null,
