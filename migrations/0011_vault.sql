@@ -538,6 +538,9 @@ END $$;
 
 -- What came of a forwarded request, in one commit. p_resolves: nothing (this send may yet have taken effect),
 -- this send, or the whole key (its saved answer has come). A release waits until no send of the reservation is open.
+-- It waits for its flush like any commit. A crash could only lose settlements that a look finds again, but without the
+-- wait the payments per second of 20 connections did not rise beyond what two runs alike differ by (a flush takes 0.3 ms
+-- there), and the log would miss answers.
 CREATE FUNCTION vault_finish(
   p_request uuid, p_status integer, p_error text, p_stripe_request text, p_replayed boolean,
   p_duration integer, p_resolves text, p_to text, p_reason text, p_object text,

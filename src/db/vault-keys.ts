@@ -13,7 +13,7 @@ import {
   type VaultKey,
 } from './vault-key-rows.ts';
 
-export type { CapOrder, KeyOrder, VaultKey } from './vault-key-rows.ts';
+export type { KeyOrder, VaultKey } from './vault-key-rows.ts';
 
 /** What a cap's window holds. A cap per day has a window per UTC date; every cap has at least one. */
 export interface Budget {

@@ -43,7 +43,7 @@ export interface LogAnswer {
   readonly durationMs: number;
 }
 
-export interface LogReservation {
+interface LogReservation {
   readonly id: number;
   readonly state: ReservationState;
   readonly reason: string;

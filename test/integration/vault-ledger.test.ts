@@ -6,6 +6,7 @@ import {
   finishForward,
   type BeginOrder,
 } from '../../src/db/vault-ledger.ts';
+import { readDrift } from '../../src/db/vault-drift.ts';
 import { raiseCap, revokeVaultKey } from '../../src/db/vault-keys.ts';
 import { refusedBy } from '../support/engine.ts';
 import { assertLedger, startLedger, type Ledger } from '../support/vault-ledger.ts';
@@ -146,7 +147,7 @@ describe('an answer', () => {
     expect(await ledger.budget(keyId)).toMatchObject({ reservedMinor: 10, spentMinor: 0 });
   });
 
-  it('V4: counts once when it comes twice, one after the other and by two at once', async () => {
+  it('V4: counts once when it comes twice, by itself, by two at once and by a replay', async () => {
     const keyId = await ledger.key(100);
     const pi = await created(keyId, 'v4');
     const confirm = confirmOf(keyId, pi, 'confirm-v4');
@@ -154,7 +155,12 @@ describe('an answer', () => {
     const settle = () => finishForward(ledger.db, finishOf(confirm.requestId, SUCCEEDED));
     expect(await Promise.all([settle(), settle(), settle()])).toEqual(['spent', 'spent', 'spent']);
     expect(await settle()).toBe('spent');
+    const replay = confirmOf(keyId, pi, 'confirm-v4');
+    await ledger.begin(replay);
+    expect(await ledger.finish(replay, { ...SUCCEEDED, replayed: true })).toBe('spent');
     expect(await ledger.budget(keyId)).toMatchObject({ reservedMinor: 0, spentMinor: 10 });
+    const { windows } = await readDrift(ledger.db);
+    expect(windows.find((one) => one.keyId === keyId)).toMatchObject({ settledMinor: 10 });
   });
 
   it('of a confirm settles what its create reserved: no second sum', async () => {

@@ -15,7 +15,7 @@ const ANSWERS = {
   lost: LOST,
 } as const satisfies Record<string, Partial<FinishOrder>>;
 
-export type AnswerKind = keyof typeof ANSWERS;
+type AnswerKind = keyof typeof ANSWERS;
 export const ANSWER_KINDS = [
   'made',
   'succeeded',
@@ -68,7 +68,7 @@ export interface Model {
   >;
 }
 
-export const amountOf = (sum: number): number => 10 + sum;
+const amountOf = (sum: number): number => 10 + sum;
 
 export function newModel(capMinor: number): Model {
   return { capMinor, usedMinor: 0, revoked: false, reserved: {}, requests: {} };

@@ -4,11 +4,12 @@ import { OUTCOMES } from './outcomes.ts';
 import { REFUNDS_AND_GUARDS } from './refunds-and-guards.ts';
 import { RUNS_AND_SWEEPS } from './runs-and-sweeps.ts';
 import { UNKNOWN } from './unknown.ts';
+import { VAULT } from './vault.ts';
 import { WEBHOOKS } from './webhooks.ts';
 
 /**
- * Every bug to plant, numbered M as they were first listed. Two of that list belong to parts that are not
- * there yet: M9 (the cap is read outside its lock) and M16 (a fingerprint is compared on the fast path only).
+ * Every bug to plant, numbered M as they were first listed. One of that list belongs to a part that is not
+ * there yet: M16 (a fingerprint is compared on the fast path only).
  */
 export const MUTANTS: readonly Mutant[] = [
   ...KEYS_AND_SENDS,
@@ -17,4 +18,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...RUNS_AND_SWEEPS,
   ...WEBHOOKS,
   ...REFUNDS_AND_GUARDS,
+  ...VAULT,
 ];
