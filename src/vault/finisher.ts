@@ -44,7 +44,8 @@ export class Finisher {
         return await finishForward(this.#db, order);
       } catch (error) {
         this.#onEvent({ kind: 'fault', where: 'finish', message: faultText(error) });
-        if (pauseMs !== null) await sleep(pauseMs);
+        // It must not keep a process alive that has ended its drain.
+        if (pauseMs !== null) await sleep(pauseMs, null, { ref: false });
       }
     }
     return null;

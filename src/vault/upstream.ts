@@ -66,16 +66,16 @@ export function createUpstream(options: UpstreamOptions): Upstream {
       'Accept-Encoding': 'identity',
       ...(request.method === 'POST' ? { 'Content-Length': String(request.body.length) } : {}),
     };
-    const call = (secure ? https : http).request({
-      agent: lease.agent,
-      hostname: base.hostname.replace(/^\[|\]$/g, ''),
-      ...(base.port === '' ? {} : { port: base.port }),
-      method: request.method,
-      path: request.path,
-      headers,
-      insecureHTTPParser: false,
-    });
     try {
+      const call = (secure ? https : http).request({
+        agent: lease.agent,
+        hostname: base.hostname.replace(/^\[|\]$/g, ''),
+        ...(base.port === '' ? {} : { port: base.port }),
+        method: request.method,
+        path: request.path,
+        headers,
+        insecureHTTPParser: false,
+      });
       return await exchange(call, request.body, options.timeoutMs);
     } finally {
       lease.release();
