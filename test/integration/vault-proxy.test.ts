@@ -296,12 +296,32 @@ describe('an answer that proves nothing', () => {
     await expect.poll(() => atStripe()).toHaveLength(1);
   });
 
-  it('holds what needs the customer, and what is processing', async () => {
+  it('holds what is processing', async () => {
     const { key, keyId } = await vault.makeKey();
     await payer.pay(key, 500, { card: 'pm_usBankAccount_success' });
     expect(await ledgerOf(vault.db, keyId)).toMatchObject({
       usedMinor: 500,
       reservations: [{ state: 'held', reason: 'processing' }],
+    });
+  });
+
+  it('holds what waits for the customer, and gives back what was declined for want of them', async () => {
+    const { key, keyId } = await vault.makeKey();
+    const made = await payer.create(key, 500);
+    const absent = await payer.confirm(key, made.json.id, {
+      card: 'pm_card_authenticationRequired',
+    });
+    expect([absent.status, absent.json.error.code]).toEqual([402, 'authentication_required']);
+    expect(await ledgerOf(vault.db, keyId)).toMatchObject({
+      usedMinor: 0,
+      reservations: [{ state: 'released', reason: 'authentication_required' }],
+    });
+    const form = { payment_method: 'pm_card_authenticationRequired' };
+    const present = await payer.confirm(key, made.json.id, { form });
+    expect(present.json.status).toBe('requires_action');
+    expect(await ledgerOf(vault.db, keyId)).toMatchObject({
+      usedMinor: 500,
+      reservations: [{ state: 'held', reason: 'requires_action' }],
     });
   });
 
