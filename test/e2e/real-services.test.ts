@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { startTemporal } from '../support/chaos.ts';
 import {
   chargesByCustomer,
@@ -61,9 +62,14 @@ describe('with a Stripe key and another host, and all else embedded', () => {
     expect(seen.size).toBeGreaterThanOrEqual(4);
     const password = readFileSync(path.join(home.folder, 'home', 'postgres', 'password'), 'utf8');
     expect(password.trim().length).toBeGreaterThan(10);
+    const tokens = z
+      .object({ runToken: z.string(), adminToken: z.string() })
+      .parse(JSON.parse(readFileSync(path.join(home.folder, 'home/vault/tokens.json'), 'utf8')));
     const everything = [...seen, billed.output, logsOf(home)].join('\n');
-    expect(everything).not.toContain(SECRET);
-    expect(everything).not.toContain(password.trim());
+    const secrets = [SECRET, password.trim(), tokens.runToken, tokens.adminToken];
+    for (const secret of secrets) expect(everything).not.toContain(secret);
+    expect(everything).not.toMatch(/vk_test_[0-9a-f]{16}_/);
+    expect([...seen].filter((line) => line.includes('cli.ts vault '))).toHaveLength(1);
   });
 
   it("another account's key is refused with the reason, and nothing reaches that account", async () => {

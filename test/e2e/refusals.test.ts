@@ -64,6 +64,18 @@ const REFUSALS: readonly Refusal[] = [
     says: /STRIPE_API_BASE: refused with a live key/,
   },
   {
+    what: 'a worker that holds a Stripe key beside a vault',
+    args: ['worker'],
+    env: {
+      STRIPE_API_KEY: 'sk_test_topsecretword',
+      VAULT_URL: `http://${NOBODY}`,
+      VAULT_ADMIN_URL: `http://${NOBODY}`,
+      VAULT_RUN_TOKEN: `vrt_topsecretword${'0'.repeat(32)}`,
+    },
+    code: 2,
+    says: /STRIPE_API_KEY: refused together with VAULT_URL\. Only the vault holds the Stripe key/,
+  },
+  {
     what: 'a Postgres that is not there',
     args: ['status', '2026-02'],
     env: { DATABASE_URL: `postgres://u:topsecretword@${NOBODY}/x` },
