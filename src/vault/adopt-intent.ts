@@ -14,20 +14,24 @@ const intentSchema = z.object({
   created: z.int(),
 });
 
+/** `unseen`: Stripe did not answer the look, so whose intent it is stays open. */
+export type Adoption = 'adopted' | 'foreign' | 'unseen';
+
 /**
- * Looks an intent up at Stripe that no reply has named here, and gives it to the create that must have made it. False
- * when no create of this key did, or Stripe did not show it. Twice: true both times. Throws when the database fails.
+ * Looks an intent up at Stripe that no reply has named here, and gives it to the create that must have made it. Foreign
+ * when no create of this key did, or Stripe has no such intent. Twice: adopted both times. Throws when the database fails.
  */
 export async function adoptIntent(
   db: Db,
   upstream: Pick<Upstream, 'get'>,
   wanted: { readonly keyId: string; readonly objectId: string },
-): Promise<boolean> {
+): Promise<Adoption> {
   const { keyId, objectId } = wanted;
   const read = await upstream.get(`/v1/payment_intents/${objectId}`);
-  if (read.kind === 'lost' || read.status !== 200) return false;
+  if (read.kind === 'lost') return 'unseen';
+  if (read.status === 404) return 'foreign';
   const parsed = intentSchema.safeParse(read.body);
-  if (!parsed.success || parsed.data.id !== objectId) return false;
+  if (read.status !== 200 || !parsed.success || parsed.data.id !== objectId) return 'unseen';
   const { amount, currency, customer, metadata, created } = parsed.data;
   const reservationId = await bindIntent(db, {
     keyId,
@@ -38,5 +42,5 @@ export async function adoptIntent(
     marks: marksOf(Object.entries(metadata ?? {})),
     createdAtSeconds: created,
   });
-  return reservationId !== null;
+  return reservationId === null ? 'foreign' : 'adopted';
 }

@@ -156,7 +156,7 @@ export class Forwarder {
     return answerOf(reply, this.#options.secret.reveal());
   }
 
-  /** Null when the database gave no answer: then nothing leaves. */
+  /** Null when the database, or a look at Stripe that the decision needs, gave no answer: then nothing leaves. */
   async #begin(order: BeginOrder): Promise<{ requestId: string; decided: Begun } | null> {
     const { db, upstream } = this.#options;
     try {
@@ -166,9 +166,10 @@ export class Forwarder {
         return { requestId, decided };
       }
       // Its create's reply was lost, so nobody has told us its name yet.
-      if (!(await adoptIntent(db, upstream, { keyId: order.keyId, objectId: order.objectId }))) {
-        return { requestId, decided };
-      }
+      const { keyId, objectId } = order;
+      const adoption = await adoptIntent(db, upstream, { keyId, objectId });
+      if (adoption === 'unseen') return null;
+      if (adoption === 'foreign') return { requestId, decided };
       const again = { ...order, requestId: randomUUID() };
       return { requestId: again.requestId, decided: await beginForward(db, again) };
     } catch (error) {

@@ -135,7 +135,7 @@ const OWN_REFUSALS = {
   vault_unavailable: {
     status: 503,
     message:
-      'The vault cannot reach its database, so nothing was sent to Stripe. Try again with the same Idempotency-Key.',
+      'The vault cannot reach its database, or had no answer to a look at Stripe that it needs, so nothing was sent. Try again with the same Idempotency-Key.',
   },
   upstream_failed: {
     status: 502,

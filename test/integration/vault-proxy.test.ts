@@ -356,6 +356,18 @@ describe('an answer that proves nothing', () => {
     });
   });
 
+  it('asks for another try of the confirm when the look at Stripe fails, instead of refusing it for good', async () => {
+    const { key, keyId } = await vault.makeKey();
+    fault('actThenDrop', 'payment_intents.create');
+    await payer.create(key, 600);
+    const id = stripe.ledger({ customer }).entries[0]?.paymentIntent ?? 'none';
+    fault('status503', 'payment_intents.retrieve');
+    expect((await payer.confirm(key, id)).status).toBe(503);
+    expect(takenMinor()).toBe(0);
+    expect((await payer.confirm(key, id)).json.status).toBe('succeeded');
+    expect((await ledgerOf(vault.db, keyId)).usedMinor).toBe(600);
+  });
+
   it('refuses the confirm of an intent that this key did not create', async () => {
     const { key: other } = await vault.makeKey();
     const { key, keyId } = await vault.makeKey();
