@@ -13,7 +13,7 @@ export async function planOpened(
   plannedBy: string,
 ): Promise<RunPlan> {
   const planned = await plan(deps, run, plannedBy);
-  if (!isOver(planned.state)) await deps.vault?.openRun(run);
+  if (planned.state !== 'completed') await deps.vault?.openRun(run);
   return planned;
 }
 

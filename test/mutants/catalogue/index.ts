@@ -5,6 +5,7 @@ import { REFUNDS_AND_GUARDS } from './refunds-and-guards.ts';
 import { RUNS_AND_SWEEPS } from './runs-and-sweeps.ts';
 import { UNKNOWN } from './unknown.ts';
 import { VAULT } from './vault.ts';
+import { VAULT_ENGINE } from './vault-engine.ts';
 import { WEBHOOKS } from './webhooks.ts';
 
 /**
@@ -19,4 +20,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...WEBHOOKS,
   ...REFUNDS_AND_GUARDS,
   ...VAULT,
+  ...VAULT_ENGINE,
 ];
