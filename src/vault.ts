@@ -98,7 +98,9 @@ export async function startVault(options: VaultOptions): Promise<RunningVault> {
     const { db, upstream, own } = world;
     const watch = startWatch(options, world, undo);
     const { onEvent, metrics } = watch;
-    const looks = { db, upstream, ...own, quietMs: options.absenceQuietMs, onEvent };
+    // A send may be under way for as long as its time-out: until then "not there" says nothing.
+    const quietMs = Math.max(options.absenceQuietMs, 2 * options.stripe.timeoutMs);
+    const looks = { db, upstream, ...own, quietMs, onEvent };
     const sweep = (force: boolean) => sweepReservations(looks, { force });
     startBackground(options, { db, watch, sweep, undo });
     const app = buildAdminApp({

@@ -26,7 +26,12 @@ export interface ForwarderOptions {
   /** the Stripe key, to take it out of answers that quote it */
   readonly secret: { reveal(): string };
   readonly onEvent: OnVaultEvent;
+  /** milliseconds of a clock that never goes back; tests bring their own */
+  readonly now?: () => number;
 }
+
+/** From the start of a reservation until its bytes leave: far above any statement, far below the quiet time of the sweep. */
+const LATEST_SEND_MS = 6_000;
 
 export type Admission =
   | { readonly kind: 'admitted'; readonly request: Admitted }
@@ -37,11 +42,13 @@ export class Forwarder {
   readonly #options: ForwarderOptions;
   readonly #keys: KnownKeys;
   readonly #finisher: Finisher;
+  readonly #now: () => number;
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
     this.#keys = new KnownKeys(options.findKey);
     this.#finisher = new Finisher(options.db, options.onEvent);
+    this.#now = options.now ?? (() => performance.now());
   }
 
   /** Target, headers, key and policy, in this order, before a byte of the body is read. */
@@ -76,6 +83,7 @@ export class Forwarder {
 
   /** Reserves, writes the audit row, forwards once and settles. Goes on to the end when the client has left. */
   async send(request: Admitted, body: Buffer): Promise<Answer> {
+    const startedAt = this.#now();
     const form = readBody(request, body);
     if (typeof form === 'string') {
       return (await this.#deny(factsOf(request, null), form)).answer;
@@ -96,12 +104,33 @@ export class Forwarder {
       return this.#refuse(facts, refusal, cap);
     }
     const spendKind = request.endpoint.kind;
+    if (this.#now() - startedAt > LATEST_SEND_MS) return this.#tooLate(requestId, facts);
     this.#options.onEvent({ kind: 'forwarded', spendKind, request: facts });
     if (cap !== null) {
       for (const line of crossedLines(cap))
         this.#options.onEvent({ kind: 'cap_crossed', line, cap });
     }
     return this.#exchange({ request, body, facts, requestId, stripeCustomer: form.stripeCustomer });
+  }
+
+  /**
+   * The process was frozen between the reservation and now: the sweep may have given the sum back meanwhile. Sent
+   * nothing, and says so.
+   */
+  async #tooLate(requestId: string, facts: RequestFacts): Promise<Answer> {
+    await this.#finisher.finish({
+      requestId,
+      status: null,
+      error: 'not_sent_too_late',
+      stripeRequestId: null,
+      replayed: false,
+      durationMs: 0,
+      resolves: 'send',
+      to: 'held',
+      reason: 'not_sent_too_late',
+      objectId: null,
+    });
+    return this.#unavailable(facts);
   }
 
   /** A body that the server did not read to its end: too large, or the client stopped. */

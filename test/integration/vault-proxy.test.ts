@@ -343,6 +343,29 @@ describe('an answer that proves nothing', () => {
     expect(atStripe()).toHaveLength(1);
   });
 
+  it('sends nothing any more when it was frozen between the reservation and the send', async () => {
+    const { key, keyId } = await vault.makeKey();
+    let frozen = true;
+    let clock = 0;
+    const awake = await startVaultProxy({
+      upstreamUrl: stripe.url,
+      databaseUrl: vault.databaseUrl,
+      now: () => (clock += frozen ? 60_000 : 1),
+    });
+    const late = payerOf(awake, customer);
+    const idempotencyKey = randomUUID();
+    expect((await late.pay(key, 700, { idempotencyKey })).status).toBe(503);
+    expect(atStripe()).toHaveLength(0);
+    expect((await ledgerOf(vault.db, keyId)).usedMinor).toBe(700);
+    frozen = false;
+    expect((await late.pay(key, 700, { idempotencyKey })).json.status).toBe('succeeded');
+    expect(await ledgerOf(vault.db, keyId)).toMatchObject({
+      usedMinor: 700,
+      reservations: [{ state: 'spent' }],
+    });
+    await awake.close();
+  });
+
   it('takes the confirm of an intent whose create lost its answer, after a look at Stripe', async () => {
     const { key, keyId } = await vault.makeKey();
     fault('actThenDrop', 'payment_intents.create');

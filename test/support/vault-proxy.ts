@@ -50,6 +50,7 @@ interface Ask {
 export interface VaultProxy {
   readonly url: string;
   readonly port: number;
+  readonly databaseUrl: string;
   readonly db: Db;
   readonly events: VaultEvent[];
   makeKey(wish?: KeyWish): Promise<{ readonly keyId: string; readonly key: string }>;
@@ -65,6 +66,7 @@ export async function startVaultProxy(options: {
   readonly databaseUrl?: string;
   readonly upstreamTimeoutMs?: number;
   readonly limits?: Partial<ProxyLimits>;
+  readonly now?: () => number;
 }): Promise<VaultProxy> {
   const databaseUrl = options.databaseUrl ?? (await migratedDatabase());
   const database = openDatabase({
@@ -87,6 +89,7 @@ export async function startVaultProxy(options: {
     upstream,
     secret,
     onEvent,
+    ...(options.now === undefined ? {} : { now: options.now }),
   });
   const { limits } = options;
   const proxy = await startProxy({
@@ -101,6 +104,7 @@ export async function startVaultProxy(options: {
   return {
     url: proxy.url,
     port: proxy.port,
+    databaseUrl,
     db,
     events,
     makeKey: (wish = {}) => makeKey(db, wish),
