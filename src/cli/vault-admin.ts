@@ -54,8 +54,12 @@ export async function vaultAdminOf(config: Config): Promise<VaultAdmin> {
 async function adminToken(config: Config): Promise<string> {
   if (config.VAULT_ADMIN_TOKEN !== undefined) return config.VAULT_ADMIN_TOKEN.reveal();
   const { CHARGEONCE_HOME: home } = config;
-  // Looked at only: a home that has had no vault gets no tokens from us.
-  if (existsSync(path.resolve(home, 'vault', 'tokens.json')))
+  // Looked at only: a home that has had no vault gets no tokens from us. It is for the home's own vault, whoever answers
+  // at another address would learn it.
+  if (
+    config.VAULT_ADMIN_URL === undefined &&
+    existsSync(path.resolve(home, 'vault', 'tokens.json'))
+  )
     return (await vaultTokens(home)).adminToken.reveal();
   throw new CommandError(
     EXIT.usage,

@@ -262,8 +262,11 @@ describe('chargeonce vault keys', () => {
 
   it('needs nothing configured for the vault of its home: token and port lie there', async () => {
     const home = await mkdtemp(path.join(tmpdir(), 'chargeonce-vault-'));
-    const list = () =>
-      runInProcess(registerVault, ['vault', 'keys', 'list', '--json'], { CHARGEONCE_HOME: home });
+    const list = (env: Record<string, string> = {}) =>
+      runInProcess(registerVault, ['vault', 'keys', 'list', '--json'], {
+        CHARGEONCE_HOME: home,
+        ...env,
+      });
     try {
       expect((await list()).stderr).toContain('VAULT_ADMIN_TOKEN is not set');
       const tokens = { runToken: RUN_TOKEN, adminToken: ADMIN_TOKEN };
@@ -272,6 +275,9 @@ describe('chargeonce vault keys', () => {
       const ports = { vaultSecond: Number(new URL(addresses.adminUrl).port) };
       await writeFile(path.join(home, 'ports.json'), JSON.stringify(ports));
       expect((await list()).json()).toEqual({ keys: expect.any(Array) });
+      // Another address is not told the home's token.
+      const elsewhere = await list({ VAULT_ADMIN_URL: addresses.adminUrl });
+      expect(elsewhere.stderr).toContain('VAULT_ADMIN_TOKEN is not set');
     } finally {
       await rm(home, { recursive: true });
     }
