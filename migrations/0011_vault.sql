@@ -307,6 +307,7 @@ DECLARE
   k vault_keys%ROWTYPE;
   send vault_sends%ROWTYPE;
   r vault_reservations%ROWTYPE;
+  twin vault_reservations%ROWTYPE;
   wanted boolean := false;
 BEGIN
   SELECT * INTO k FROM vault_keys WHERE key_id = p_key;
@@ -344,6 +345,16 @@ BEGIN
   IF decision = 'forward' AND p_kind IN ('create', 'confirm', 'capture', 'cancel') THEN
     IF p_kind = 'create' THEN
       SELECT * INTO r FROM vault_reservations v WHERE v.reservation_id = send.reservation_id FOR UPDATE;
+      -- Nobody knows what became of this key, and the object that a look gave to its reservation may be that of a create
+      -- alike, whose own sum then went back. What this key may still make is a second object, which takes that sum.
+      IF r.object_id IS NOT NULL AND r.state <> 'released' AND send.unresolved > 0 THEN
+        SELECT * INTO twin FROM vault_reservations v
+        WHERE v.key_id = p_key AND v.object_id IS NULL AND v.state = 'released' AND v.absent_since IS NOT NULL
+          AND v.amount_minor = r.amount_minor AND v.currency = r.currency
+          AND v.stripe_customer IS NOT DISTINCT FROM r.stripe_customer AND v.marks = r.marks
+        ORDER BY v.reservation_id LIMIT 1 FOR UPDATE;
+        IF FOUND THEN r := twin; END IF;
+      END IF;
     ELSE
       SELECT * INTO r FROM vault_reservations v
       WHERE v.key_id = p_key AND v.object_id = p_object FOR UPDATE;
@@ -395,7 +406,7 @@ BEGIN
       IF decision = 'forward' AND send.key_id IS NOT NULL THEN
         UPDATE vault_sends s SET first_forwarded_at = coalesce(s.first_forwarded_at, now()),
           forwards = s.forwards + 1, unresolved = s.unresolved + 1,
-          reservation_id = coalesce(s.reservation_id, reservation)
+          reservation_id = CASE WHEN wanted THEN reservation ELSE coalesce(s.reservation_id, reservation) END
         WHERE s.key_id = p_key AND s.idempotency_key = p_idempotency_key;
       END IF;
       INSERT INTO vault_requests (request_id, key_id, idempotency_key, attempt_id, method, path, decision,
@@ -562,6 +573,11 @@ BEGIN
     WHERE s.key_id = q.key_id AND s.idempotency_key = q.idempotency_key;
   END IF;
   id := vault_owner(q.key_id, q.reservation_id, p_object);
+  IF p_resolves = 'key' AND p_object IS NOT NULL AND id <> q.reservation_id THEN
+    -- Now it is known what this key made: sent again it needs no other sum.
+    UPDATE vault_sends s SET reservation_id = id
+    WHERE s.key_id = q.key_id AND s.idempotency_key = q.idempotency_key;
+  END IF;
   effect := 'none';
   IF id IS NOT NULL THEN
     SELECT r.state::text INTO effect FROM vault_reservations r WHERE r.reservation_id = id FOR UPDATE;
