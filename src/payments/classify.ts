@@ -91,6 +91,10 @@ function classifyVaultRefusal(refusal: Refusal): Verdict {
   if (refusal.status === 429) {
     return { kind: 'notExecuted', reason: 'vault_busy', retryAfterMs: refusal.retryAfterMs };
   }
+  // The request did not arrive whole in time, such as while one of the two was frozen; the next one may.
+  if (refusal.status === 408) {
+    return { kind: 'notExecuted', reason: 'vault_408', retryAfterMs: null };
+  }
   // It broke somewhere between its own check and Stripe's answer.
   if (refusal.status >= 500) {
     return { kind: 'indeterminate', reason: `vault_${refusal.status}`, sameKeyMayHelp: true };

@@ -123,6 +123,11 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
     { kind: 'notExecuted', reason: 'vault_busy', retryAfterMs: 500 },
   ],
   [
+    "408 of the vault's own type, which says that the request was not whole",
+    { status: 408, type: 'vault_error', code: 'request_timeout' },
+    { kind: 'notExecuted', reason: 'vault_408', retryAfterMs: null },
+  ],
+  [
     "500 of the vault's own type",
     { status: 500, type: 'vault_error' },
     { kind: 'indeterminate', reason: 'vault_500', sameKeyMayHelp: true },
