@@ -48,6 +48,7 @@ const WATCHED = new Set([
   'currency',
   'customer',
   'customer_account',
+  'plan',
 ]);
 
 /** Stripe takes at most twelve digits; a safe integer holds them. */
@@ -124,8 +125,11 @@ function readMoney(
       return SUMS.some((name) => top.has(name)) ? 'amount_ambiguous' : NO_MONEY;
     case 'plain':
     case 'read':
-      // An update that changed the sum would leave the reservation behind. The amount of a refund is its own matter.
-      return objectId !== null && SUMS.some((name) => top.has(name))
+      // Old API versions, which the client chooses, start a subscription when a customer is written with a plan.
+      if (top.has('plan')) return 'amount_ambiguous';
+      // An update that changed the sum, or took it, would leave the reservation behind. The amount of a refund is its own
+      // matter.
+      return objectId !== null && [...SUMS, 'confirm'].some((name) => top.has(name))
         ? 'amount_ambiguous'
         : NO_MONEY;
   }

@@ -10,6 +10,9 @@ const SECRET = /(?:[rsv]k_(?:test|live)|whsec)_/;
 /** Printable ASCII without space, `#`, `"`, `<`, `>`, backslash and `^`, backtick, braces and bar. */
 const QUERY = /^[!$%&'()*+,\-./0-9:;=?@A-Z[\]_a-z~]*$/;
 
+/** A name of Stripe's begins with a letter. `_method=POST` would have a GET carried out as what it is not. */
+const ODD_NAME = /(?:^\?|&|;|%26|%3B)(?:_|%5F)/i;
+
 export type Target =
   /** query with its question mark, or '' */
   | { readonly ok: true; readonly path: string; readonly query: string }
@@ -24,7 +27,7 @@ export function readTarget(raw: string, method: string): Target {
   const mark = raw.indexOf('?');
   const path = mark === -1 ? raw : raw.slice(0, mark);
   const query = mark === -1 ? '' : raw.slice(mark);
-  if (!PATH.test(path) || !QUERY.test(query) || SECRET.test(path))
+  if (!PATH.test(path) || !QUERY.test(query) || ODD_NAME.test(query) || SECRET.test(path))
     return { ok: false, code: 'bad_target' };
   if (query !== '' && method !== 'GET') return { ok: false, code: 'query_on_post' };
   return { ok: true, path, query };

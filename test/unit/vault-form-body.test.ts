@@ -11,6 +11,7 @@ const CHARGE = { kind: 'create', object: 'charge', objectId: null } as const;
 const CONFIRM = { kind: 'confirm', object: 'payment_intent', objectId: 'pi_1' } as const;
 const CAPTURE = { kind: 'capture', object: 'payment_intent', objectId: 'pi_1' } as const;
 const UPDATE = { kind: 'plain', object: null, objectId: 'pi_1' } as const;
+const CUSTOMER = { kind: 'plain', object: null, objectId: null } as const;
 const REFUND = { kind: 'plain', object: null, objectId: null } as const;
 
 const read = (text: string | Buffer, endpoint: Parameters<typeof readForm>[1] = CREATE) =>
@@ -161,6 +162,13 @@ describe('the form body', () => {
     expect(codeOf('description=x', UPDATE)).toBe('read');
     expect(codeOf('amount=9', UPDATE)).toBe('amount_ambiguous');
     expect(codeOf('currency=eur', UPDATE)).toBe('amount_ambiguous');
+    expect(codeOf('confirm=true', UPDATE)).toBe('amount_ambiguous');
+  });
+
+  it('refuses a plan for a customer, which old API versions would bill', () => {
+    expect(codeOf('email=a%40b.example&source=tok_visa', CUSTOMER)).toBe('read');
+    expect(codeOf('source=tok_visa&plan=gold', CUSTOMER)).toBe('amount_ambiguous');
+    expect(codeOf('plan[id]=gold', CUSTOMER)).toBe('amount_ambiguous');
   });
 
   it('reads the amount of a refund as none of its business, and captures no charge later', () => {
