@@ -182,3 +182,35 @@ export async function bindIntent(db: Db, found: FoundIntent): Promise<number | n
   );
   return rows[0]?.reservation ?? null;
 }
+
+/** What an intent's metadata says it is for, in our own names. */
+export interface IntentPurpose {
+  readonly namespace: string | null;
+  readonly period: string | null;
+  readonly customerId: string | null;
+}
+
+/**
+ * Takes an intent of a billing run into the books of the run's key that was made before there was a vault, with nothing
+ * set aside: its next confirm does that, as after a decline. Null unless the key is that of this very run and has a cap
+ * in the currency. Twice, or by two at once: the same reservation.
+ */
+export async function takeInIntent(
+  db: Db,
+  found: FoundIntent,
+  { namespace, period, customerId }: IntentPurpose,
+): Promise<number | null> {
+  await sql`
+    INSERT INTO vault_reservations (key_id, currency, "window", amount_minor, state, reason, create_key, object_id,
+      stripe_customer, marks, namespace, period, customer_id, forwards, settled_at)
+    SELECT k.key_id, c.currency, '', ${found.amountMinor}, 'released', 'made_elsewhere', ${`made elsewhere: ${found.objectId}`},
+      ${found.objectId}, ${found.stripeCustomer}, ${found.marks}, k.namespace, k.period, ${customerId}, 0, now()
+    FROM vault_keys k JOIN vault_caps c USING (key_id)
+    WHERE k.key_id = ${found.keyId} AND k.cap_basis = 'billing_period' AND k.namespace = ${namespace}
+      AND k.period = ${period} AND c.currency = ${found.currency}
+    ON CONFLICT DO NOTHING`.execute(db);
+  const { rows } = await sql<{ reservation: number }>`
+    SELECT reservation_id AS reservation FROM vault_reservations
+    WHERE key_id = ${found.keyId} AND object_id = ${found.objectId}`.execute(db);
+  return rows[0]?.reservation ?? null;
+}

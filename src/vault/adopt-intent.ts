@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Db } from '../db/database.ts';
-import { bindIntent } from '../db/vault-ledger.ts';
+import { bindIntent, takeInIntent, type FoundIntent } from '../db/vault-ledger.ts';
+import { OUR_METADATA } from './form-body.ts';
 import { marksOf } from './marks.ts';
 import type { Upstream } from './upstream.ts';
 
@@ -18,8 +19,9 @@ const intentSchema = z.object({
 export type Adoption = 'adopted' | 'foreign' | 'unseen';
 
 /**
- * Looks an intent up at Stripe that no reply has named here, and gives it to the create that must have made it. Foreign
- * when no create of this key did, or Stripe has no such intent. Twice: adopted both times. Throws when the database fails.
+ * Looks an intent up at Stripe that no reply has named here, and gives it to the create that must have made it. One that
+ * a billing run made before there was a vault goes to the run's key. Foreign when neither is so, or Stripe has no such
+ * intent. Twice: adopted both times. Throws when the database fails.
  */
 export async function adoptIntent(
   db: Db,
@@ -33,7 +35,7 @@ export async function adoptIntent(
   const parsed = intentSchema.safeParse(read.body);
   if (read.status !== 200 || !parsed.success || parsed.data.id !== objectId) return 'unseen';
   const { amount, currency, customer, metadata, created } = parsed.data;
-  const reservationId = await bindIntent(db, {
+  const found: FoundIntent = {
     keyId,
     objectId,
     amountMinor: amount,
@@ -41,6 +43,13 @@ export async function adoptIntent(
     stripeCustomer: (typeof customer === 'object' ? customer?.id : customer) ?? null,
     marks: marksOf(Object.entries(metadata ?? {})),
     createdAtSeconds: created,
-  });
+  };
+  const reservationId =
+    (await bindIntent(db, found)) ??
+    (await takeInIntent(db, found, {
+      namespace: metadata?.[OUR_METADATA.namespace] ?? null,
+      period: metadata?.[OUR_METADATA.period] ?? null,
+      customerId: metadata?.[OUR_METADATA.customerId] ?? null,
+    }));
   return reservationId === null ? 'foreign' : 'adopted';
 }
