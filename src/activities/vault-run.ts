@@ -1,11 +1,13 @@
 import type { RunRef } from '../domain/ids.ts';
+import { unblockSlots } from '../db/blocked.ts';
 import type { RunState } from '../db/runs.ts';
 import type { ActivityDeps } from './deps.ts';
 import { move, plan, type RunPlan } from './run.ts';
 
 /**
  * Plans the run and has its key opened: a vault that reads another plan than we do, or has revoked the key, stops the
- * run before anybody is charged. Twice: one plan, one key.
+ * run before anybody is charged. A run that was cut off or stopped and is started again also takes up whom the spend cap
+ * refused, as a resume does. Twice: one plan, one key.
  */
 export async function planOpened(
   deps: ActivityDeps,
@@ -13,7 +15,9 @@ export async function planOpened(
   plannedBy: string,
 ): Promise<RunPlan> {
   const planned = await plan(deps, run, plannedBy);
-  if (planned.state !== 'completed') await deps.vault?.openRun(run);
+  if (planned.state === 'completed') return planned;
+  await deps.vault?.openRun(run);
+  await unblockSlots(deps.db, run);
   return planned;
 }
 

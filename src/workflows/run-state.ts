@@ -52,9 +52,13 @@ export class RunState {
     return this.mode === 'stopped';
   }
 
-  /** The next settle round does not wait for its pause: there is somebody to attend to now. */
+  /**
+   * The next settle round does not wait for its pause: there is somebody to attend to now. Nor does the run close before
+   * one: the last round may have passed them already.
+   */
   settleSoon(): void {
     this.#roundIsDue = true;
+    this.#unsettled = true;
   }
 
   roundIsDue(): boolean {

@@ -4,6 +4,9 @@ import { acceptRerun } from '../../src/db/reruns.ts';
 import { freezeGeneration } from '../../src/activities/frozen.ts';
 import { record } from '../../src/activities/record.ts';
 import { logOrder } from '../../src/activities/run.ts';
+import { planOpened } from '../../src/activities/vault-run.ts';
+import { listOpenSlots } from '../../src/db/open-slots.ts';
+import { moveRun } from '../../src/db/runs.ts';
 import type { PaymentGateway, SendReply } from '../../src/payments/gateway.ts';
 import {
   ageSends,
@@ -81,6 +84,21 @@ describe('a charge that the spend cap refuses', () => {
     const after = await readSlot(engine.db, slot);
     expect(after).toMatchObject({ generation: 1, idempotency_key: before.idempotency_key });
     expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
+  });
+
+  it('is billed with its old keys when its run is stopped meanwhile and started again', async () => {
+    const slot = await claimed();
+    expect(await attend(vault(402), slot)).toBe('blocked');
+    await moveRun(engine.db, runRef(), { state: 'stopped', actor: 'test' });
+    expect(await planOpened(engine.deps, runRef(), 'olga')).toMatchObject({ state: 'stopped' });
+    expect((await readSlot(engine.db, slot)).state).toBe('sent');
+    expect(await listOpenSlots(engine.db, runRef(), { after: '', limit: 100 })).toContain(
+      slot.customerId,
+    );
+    expect(await attend(engine.deps, slot)).toBe('charged');
+    expect(await readSlot(engine.db, slot)).toMatchObject({ generation: 1 });
+    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
+    await moveRun(engine.db, runRef(), { state: 'charging', actor: 'test' });
   });
 
   it('is blocked again, not in doubt, when it is refused again', async () => {

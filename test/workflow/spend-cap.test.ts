@@ -69,6 +69,31 @@ describe('a spend cap that is used up', () => {
     expect((await bench.env.currentTimeMs()) - before).toBeLessThan(3_600_000);
   }, 60_000);
 
+  it('bills whom the last settle round has passed when it is resumed in the middle of that round', async () => {
+    const { world, run } = bench.world(people(40));
+    world.pauses = [60_000];
+    const unknown: ChargeOutcome = {
+      outcome: 'indeterminate',
+      reason: 'lost',
+      advice: 'reconcile',
+    };
+    let answer: ChargeOutcome = unknown;
+    world.charge = () => answer;
+    world.reconcile = () => ({ kind: 'resumable', generation: 1, because: 'sameKey' });
+    const handle = await bench.start(run);
+    await until('all unknown', () => world.count('record') === 40);
+    answer = BLOCKED;
+    await bench.env.sleep('2 minutes');
+    await untilPaused(handle);
+    // A window of them is refused, and the others wait in the round.
+    const refused = () =>
+      [...world.slots.values()].filter(({ state }) => state === 'blocked').length;
+    await until('a window refused', () => refused() === 25);
+    answer = CHARGED;
+    await handle.executeUpdate(resumeRunUpdate, { args: [order] });
+    expect((await handle.result()).counts).toMatchObject({ charged: 40, blocked: 0 });
+  }, 60_000);
+
   it('pauses again, and charges nobody, when it is resumed without room', async () => {
     const { world, run } = bench.world(people(3));
     world.charge = () => BLOCKED;
