@@ -10,6 +10,7 @@ export async function measureWholeRuns(
 ) {
   const customers = quick ? 500 : 2_000;
   const speeds = { without: 0, through: 0 };
+  const cpu = { without: 0, through: 0 };
   const turns = quick ? 1 : 2;
   for (let turn = 0; turn < turns; turn += 1) {
     for (const kind of ['without', 'through'] as const) {
@@ -26,6 +27,8 @@ export async function measureWholeRuns(
       try {
         const run = await measureRun(platform, benchRun('2026-01'), customers);
         speeds[kind] += run.customersPerSecond / turns;
+        cpu[kind] += run.cpuMsPerCustomer / turns;
+        note(`  CPU by part, ms a customer: ${JSON.stringify(run.cpuMsByPart)}`);
       } finally {
         await platform.close();
       }
@@ -34,6 +37,8 @@ export async function measureWholeRuns(
   return {
     customersPerSecondWithout: round(speeds.without),
     customersPerSecondThrough: round(speeds.through),
+    cpuMsPerCustomerWithout: round(cpu.without),
+    cpuMsPerCustomerThrough: round(cpu.through),
     wholeRunRatio: Math.round((speeds.through / speeds.without) * 1_000) / 1_000,
   };
 }
