@@ -112,7 +112,7 @@ export const VAULT: readonly Mutant[] = [
       },
     ],
     catcher: integration(
-      'vault-ledger',
+      'vault-ledger-twins',
       'counts one object once when a look gave it to the other of two creates alike',
     ),
   },
