@@ -1,11 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  classifyRefusal,
-  declineAdvice,
-  neverReachedStripe,
-  type Verdict,
-} from '../../src/payments/classify.ts';
+import { classifyRefusal, declineAdvice, type Verdict } from '../../src/payments/classify.ts';
 import type { Refusal } from '../../src/payments/gateway.ts';
 
 const refusal = (parts: Partial<Refusal>): Refusal => ({
@@ -355,20 +350,5 @@ describe('declineAdvice', () => {
         adviceCode: 'do_not_try_again',
       }),
     ).toBe('customer_action');
-  });
-});
-
-describe('neverReachedStripe', () => {
-  it.each([400, 401, 402, 403, 404, 408, 409, 413, 415, 429, 503])(
-    'takes %i for proof when the vault says it, and not when anybody else does',
-    (status) => {
-      expect(neverReachedStripe(refusal({ status, type: 'vault_error' }))).toBe(true);
-      for (const type of ['api_error', 'card_error', 'invalid_request_error', null])
-        expect(neverReachedStripe(refusal({ status, type }))).toBe(false);
-    },
-  );
-
-  it.each([500, 502, 504])('takes %i of the vault for none: it broke on the way', (status) => {
-    expect(neverReachedStripe(refusal({ status, type: 'vault_error' }))).toBe(false);
   });
 });
