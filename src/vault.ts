@@ -1,13 +1,14 @@
 import type { AddressInfo } from 'node:net';
 import { openDatabase, type Database } from './db/database.ts';
 import { requireEnvironment } from './db/environment.ts';
+import { readNotableUses } from './db/vault-alerts.ts';
 import { readDrift } from './db/vault-drift.ts';
 import { findVaultKey } from './db/vault-keys.ts';
 import { redact, type Log } from './log.ts';
 import type { Secret } from './secret.ts';
 import { keysEqual } from './vault-key.ts';
 import { buildAdminApp } from './vault/admin-api.ts';
-import { alertOf, driftAlert } from './vault/alert-rules.ts';
+import { alertOf, alertsOfUse, driftAlert } from './vault/alert-rules.ts';
 import { startAlerts, type Alerts } from './vault/alerts.ts';
 import type { OnVaultEvent, VaultEvent } from './vault/events.ts';
 import { logEvent } from './vault/event-log.ts';
@@ -210,7 +211,12 @@ function startBackground(
   },
 ): void {
   const { db, watch, undo } = from;
-  const sweeps = startRounds(() => from.sweep(false), {
+  const sweepAndTell = async (): Promise<void> => {
+    await from.sweep(false);
+    for (const use of await readNotableUses(db))
+      for (const alert of alertsOfUse(use, now())) watch.alerts.raise(alert);
+  };
+  const sweeps = startRounds(sweepAndTell, {
     pauseMs: pauses?.sweepMs ?? PAUSES.sweepMs,
     onError: (error) => log.warn({ err: error }, 'a sweep failed: it is tried again'),
   });

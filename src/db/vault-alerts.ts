@@ -5,6 +5,7 @@ export type AlertKind =
   | 'spend_cap_exceeded'
   | 'spend_at_80_percent'
   | 'spend_above_expected'
+  | 'spend_above_cap'
   | 'first_refusal_402'
   | 'endpoint_denied'
   | 'idempotency_key_missing'
@@ -86,4 +87,25 @@ export async function noteDelivery(
       slack_at = CASE WHEN ${slack} THEN coalesce(slack_at, now()) ELSE slack_at END,
       done_at = CASE WHEN ${done} THEN coalesce(done_at, now()) ELSE done_at END
     WHERE alert_id = ${alertId}`.execute(db);
+}
+
+/** What is used of a cap that is worth a warning, whoever used it; minor units. */
+export interface NotableUse {
+  readonly keyId: string;
+  readonly currency: string;
+  readonly usedMinor: number;
+  readonly capMinor: number;
+  readonly expectedMinor: number | null;
+}
+
+/** Caps of living keys that stand above 80 %, above their plan or above themselves; of a cap per day, today's. Reads only. */
+export async function readNotableUses(db: Db): Promise<readonly NotableUse[]> {
+  const { rows } = await sql<NotableUse>`
+    SELECT w.key_id AS "keyId", w.currency, w.used_minor AS "usedMinor", w.cap_minor AS "capMinor",
+      c.expected_minor AS "expectedMinor"
+    FROM vault_windows w JOIN vault_caps c USING (key_id, currency) JOIN vault_keys k USING (key_id)
+    WHERE w."window" IN ('', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD'))
+      AND k.revoked_at IS NULL AND k.expires_at > now()
+      AND (w.used_minor >= w.cap_minor * 0.8 OR w.used_minor > c.expected_minor)`.execute(db);
+  return rows;
 }

@@ -1,6 +1,6 @@
-import type { AlertDetails, AlertKind } from '../db/vault-alerts.ts';
+import type { AlertDetails, AlertKind, NotableUse } from '../db/vault-alerts.ts';
 import { assertNever } from '../domain/assert-never.ts';
-import type { CapUse, RequestFacts, VaultEvent } from './events.ts';
+import { crossedLines, type CapUse, type RequestFacts, type VaultEvent } from './events.ts';
 import type { RefusalCode } from './refusal.ts';
 
 /** Something worth waking somebody for. Two with the same `onceKey` are one thing, whoever saw them. */
@@ -24,9 +24,7 @@ export function alertOf(event: VaultEvent, now: Date): Alert | null {
     case 'refused':
       return refusalAlert(event.code, event, now);
     case 'cap_crossed':
-      return event.line === '80_percent'
-        ? spendAlert('spend_at_80_percent', event.cap, now)
-        : spendAlert('spend_above_expected', event.cap, now);
+      return spendAlert(KIND_OF_LINE[event.line], event.cap, now);
     case 'reply_mismatch':
       return requestAlert('reply_mismatch', event.request, {
         once: hourOf(now),
@@ -40,6 +38,23 @@ export function alertOf(event: VaultEvent, now: Date): Alert | null {
     default:
       return assertNever(event);
   }
+}
+
+const KIND_OF_LINE = {
+  '80_percent': 'spend_at_80_percent',
+  expected: 'spend_above_expected',
+} as const;
+
+/**
+ * What a use of a cap alerts to, whoever crossed the line and whenever: a success that Stripe showed late, or a process
+ * that ended before it could say so. Pure.
+ */
+export function alertsOfUse(use: NotableUse, now: Date): Alert[] {
+  const cap: CapUse = { ...use, amountMinor: 0 };
+  const lines = crossedLines({ ...use, amountMinor: use.usedMinor });
+  const alerts = lines.map((line) => spendAlert(KIND_OF_LINE[line], cap, now));
+  if (use.usedMinor > use.capMinor) alerts.push(spendAlert('spend_above_cap', cap, now));
+  return alerts;
 }
 
 /** Sums of a window that do not agree: somebody, or a bug of ours, has changed a count. */
@@ -112,7 +127,7 @@ function refusalAlert(
 }
 
 function spendAlert(
-  kind: 'spend_cap_exceeded' | 'spend_at_80_percent' | 'spend_above_expected',
+  kind: 'spend_cap_exceeded' | 'spend_at_80_percent' | 'spend_above_expected' | 'spend_above_cap',
   cap: CapUse,
   now: Date,
 ): Alert {
@@ -122,6 +137,8 @@ function spendAlert(
     spend_cap_exceeded: `the cap has no room: ${amountMinor} ${currency} were asked for and refused`,
     spend_at_80_percent: '80 % of the cap is used',
     spend_above_expected: `more is used than the plan expects (${expectedMinor}): a customer may be charged twice`,
+    spend_above_cap:
+      'more is spent than the cap allows: Stripe took a sum after it had been given back',
   }[kind];
   return {
     onceKey: onceKey(kind, keyId, currency, String(line)),

@@ -37,7 +37,7 @@ beforeAll(async () => {
           webhook: { url: new Secret(`${webhook.url}/alerts`), secret: new Secret(WEBHOOK_SECRET) },
           slackUrl: new Secret(`${slack.url}/services/T0/B0/hidden`),
         },
-        pauses: { alertsMs: 50, driftMs: 100 },
+        pauses: { alertsMs: 50, driftMs: 100, sweepMs: 100 },
       },
     });
   vaults = [await start(), await start()];
@@ -228,6 +228,24 @@ describe('what else alerts, once', () => {
       .toEqual(['spend_above_expected', 'spend_at_80_percent']);
     await delivered(keyId);
     expect(about(webhook, keyId)[1]?.body).toContain('more is used than the plan expects (10000)');
+  });
+
+  it('a payment that Stripe shows after its sum was given back, above a cap that is full by then', async () => {
+    const [vault] = vaults;
+    const { id, key } = await vault.makeKey({ max_amount: 1_000 });
+    await vault.post('/v1/payment_intents', createForm(900), { key });
+    const move = (to: string) =>
+      sql`SELECT vault_move(reservation_id, ${to}, 'as a look says', 'test') FROM vault_reservations
+        WHERE key_id = ${id} AND amount_minor = 900`.execute(engine.db);
+    // As the sweep does when nobody confirms it; then others take the room, and somebody confirms it elsewhere.
+    await move('released');
+    await vault.post('/v1/payment_intents', createForm(700), { key });
+    await expect.poll(() => kindsOf(id)).toEqual(['spend_at_80_percent']);
+    await move('spent');
+    await expect.poll(() => kindsOf(id)).toEqual(['spend_above_cap', 'spend_at_80_percent']);
+    await delivered(id);
+    const bodies = about(webhook, id).map(({ body }) => body);
+    expect(bodies.some((body) => body.includes('1600 of 1000 usd'))).toBe(true);
   });
 
   it('a denied endpoint, a POST without a key, and a revoked key', async () => {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { CapUse, RequestFacts, VaultEvent } from '../../src/vault/events.ts';
 import type { RefusalCode } from '../../src/vault/refusal.ts';
 import { signatureOf } from '../../src/vault/alert-delivery.ts';
-import { alertOf } from '../../src/vault/alert-rules.ts';
+import { alertOf, alertsOfUse } from '../../src/vault/alert-rules.ts';
 
 const NOW = new Date('2026-11-29T12:34:56.000Z');
 const TOMORROW = new Date('2026-11-30T00:00:00.000Z');
@@ -57,6 +57,25 @@ describe('what alerts', () => {
     expect(crossed('expected')).toBe('spend_above_expected');
     const mismatch: VaultEvent = { kind: 'reply_mismatch', mismatch: 'amount', request: REQUEST };
     expect(alertOf(mismatch, NOW)?.kind).toBe('reply_mismatch');
+  });
+});
+
+describe('a use of a cap that is found later', () => {
+  const kinds = (usedMinor: number) =>
+    alertsOfUse({ ...CAP, usedMinor }, NOW).map(({ kind }) => kind);
+
+  it('alerts to every line that it stands above, and to the cap itself when Stripe took more', () => {
+    expect(kinds(8_799)).toEqual([]);
+    expect(kinds(8_800)).toEqual(['spend_at_80_percent']);
+    expect(kinds(10_001)).toEqual(['spend_at_80_percent', 'spend_above_expected']);
+    expect(kinds(11_000)).not.toContain('spend_above_cap');
+    expect(kinds(11_001)).toContain('spend_above_cap');
+  });
+
+  it('is the same thing as the reservation that crossed the line', () => {
+    const live = alertOf({ kind: 'cap_crossed', line: 'expected', cap: CAP }, NOW);
+    const found = alertsOfUse({ ...CAP, usedMinor: 10_500 }, NOW).map(({ onceKey }) => onceKey);
+    expect(found).toContain(live?.onceKey);
   });
 });
 
