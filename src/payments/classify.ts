@@ -83,6 +83,12 @@ const STOPS_RUN = new Set([
   'period_mismatch',
 ]);
 
+/**
+ * What another attempt mends, which has the run's key opened again: the run was over when it was sent, or the run token
+ * is just being rotated and the other worker has the new one. No customer is at fault.
+ */
+const OPENED_ANEW = new Set(['vault_key_closed', 'vault_key_unknown', 'token_wrong']);
+
 function classifyVaultRefusal(refusal: Refusal): Verdict {
   if (refusal.status === 402) return { kind: 'blocked', reason: refusal.code ?? 'cap_exceeded' };
   if (refusal.status === 503) {
@@ -100,8 +106,7 @@ function classifyVaultRefusal(refusal: Refusal): Verdict {
     return { kind: 'indeterminate', reason: `vault_${refusal.status}`, sameKeyMayHelp: true };
   }
   const code = refusal.code ?? `vault_${refusal.status}`;
-  // The run was over when it was sent; the next attempt has its key opened again.
-  if (code === 'vault_key_closed') return { kind: 'notExecuted', reason: code, retryAfterMs: null };
+  if (OPENED_ANEW.has(code)) return { kind: 'notExecuted', reason: code, retryAfterMs: null };
   // Something was sent under this key before, with other bytes or too long ago: the outcome is unknown.
   if (code === 'idempotency_key_reused' || code === 'idempotency_key_too_old')
     return { kind: 'indeterminate', reason: code, sameKeyMayHelp: false };

@@ -164,6 +164,20 @@ describe('a run through the vault', () => {
     expect(await keysAtStripe(run, 'v1')).toHaveLength(2);
   });
 
+  it('is gone on with while the run token is rotated: nobody is misconfigured by it', async () => {
+    const run = await planned('2026-11');
+    const deps = behind.depsOf(run);
+    await planOpened(deps, run, 'test');
+    // A worker with another token has opened it: what this process has is unknown to the vault.
+    await engine.db
+      .updateTable('vault_keys')
+      .set({ secret_hash: Buffer.alloc(32, 1) })
+      .where('key_id', '=', keyOf(run).keyId)
+      .execute();
+    expect(await attend(deps, slotRef('v1', run))).toBe('charged');
+    expect(chargedIn(run)).toEqual({ v1: 1 });
+  });
+
   it('reads through the vault what became of a lost reply', async () => {
     const run = await planned('2026-04');
     const deps = behind.depsOf(run);

@@ -100,11 +100,13 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
     { status: code === 'run_not_planned' ? 404 : 409, type: 'vault_error', code },
     { kind: 'misconfigured', reason: code, stopsRun: true },
   ]),
-  [
-    "the vault's word that the run's key is closed, which the next attempt opens",
-    { status: 403, type: 'vault_error', code: 'vault_key_closed' },
-    { kind: 'notExecuted', reason: 'vault_key_closed', retryAfterMs: null },
-  ],
+  ...['vault_key_closed', 'vault_key_unknown', 'token_wrong'].map(
+    (code): [string, Partial<Refusal>, Partial<Verdict>] => [
+      `the vault's ${code}, which another attempt mends`,
+      { status: code === 'vault_key_closed' ? 403 : 401, type: 'vault_error', code },
+      { kind: 'notExecuted', reason: code, retryAfterMs: null },
+    ],
+  ),
   ...['idempotency_key_reused', 'idempotency_key_too_old'].map(
     (code): [string, Partial<Refusal>, Partial<Verdict>] => [
       `the vault's ${code}, under which something was sent before`,
