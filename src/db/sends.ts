@@ -73,10 +73,11 @@ export async function readChargeFacts(db: Db, slot: SlotRef): Promise<ChargeFact
   return row === undefined ? null : toFacts(slot, row);
 }
 
-/** Whether a send of a key may have come to Stripe: one that the vault refused has not. */
+/** Whether a send of a key may have come to Stripe: one that the vault refused has not. A key without attempts may have. */
 function reachedStripe(generation: Generation) {
-  return sql`EXISTS (SELECT FROM charge_attempts a LEFT JOIN charge_attempt_answers n USING (attempt_id)
-    WHERE a.idempotency_key = ${sql.ref(`${generation}.idempotency_key`)} AND n.never_reached_stripe IS NOT TRUE)`;
+  return sql`coalesce((SELECT bool_or(n.never_reached_stripe IS NOT TRUE)
+    FROM charge_attempts a LEFT JOIN charge_attempt_answers n USING (attempt_id)
+    WHERE a.idempotency_key = ${sql.ref(`${generation}.idempotency_key`)}), true)`;
 }
 
 /** When a key was first sent to Stripe; null while it never was. Of a key that was never sent it costs nothing. */
