@@ -299,8 +299,11 @@ describe('a slot', () => {
     expect(Object.fromEntries(rows.map((row) => [row.rule, row.columns]))).toEqual({
       charge_pays_one_slot: 'charge_id',
       charged_is_logged_once: 'namespace period customer_id',
+      // Only of keys that belong to a run, whose namespace is not empty.
+      one_vault_key_per_run: 'namespace period',
       payment_intent_serves_one_slot: 'payment_intent_id',
       refund_serves_one_line: 'refund_id',
+      reservation_is_of_one_object: 'object_id',
       slot_key_is_unique: 'idempotency_key',
     });
   });
