@@ -118,6 +118,9 @@ export async function noteRefused(db: Db, order: RefusedOrder): Promise<void> {
 /** What an answer means for the reservation; `held` also where nothing is known. */
 export type Effect = 'spent' | 'released' | 'held' | 'none';
 
+/** Error of a request that had its audit row and its reservation and, too long after them, was not sent at all. */
+export const NOT_SENT = 'not_sent_too_late';
+
 /** What came of a forwarded request. */
 export interface FinishOrder {
   readonly requestId: string;

@@ -1,6 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Db } from '../db/database.ts';
-import { beginForward, noteRefused, type BeginOrder, type Begun } from '../db/vault-ledger.ts';
+import {
+  beginForward,
+  NOT_SENT,
+  noteRefused,
+  type BeginOrder,
+  type Begun,
+} from '../db/vault-ledger.ts';
 import { adoptIntent } from './adopt-intent.ts';
 import { answerOf, finishOf, judged, type Answer } from './answer.ts';
 import { matchEndpoint } from './endpoints.ts';
@@ -121,13 +127,13 @@ export class Forwarder {
     await this.#finisher.finish({
       requestId,
       status: null,
-      error: 'not_sent_too_late',
+      error: NOT_SENT,
       stripeRequestId: null,
       replayed: false,
       durationMs: 0,
       resolves: 'send',
       to: 'held',
-      reason: 'not_sent_too_late',
+      reason: NOT_SENT,
       objectId: null,
     });
     return this.#unavailable(facts);

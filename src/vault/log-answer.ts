@@ -1,3 +1,4 @@
+import { NOT_SENT } from '../db/vault-ledger.ts';
 import type { LogRow } from '../db/vault-log.ts';
 
 /** What was asked for; only used to say so when nothing was found. */
@@ -194,9 +195,14 @@ function spentOf(rows: readonly LogRow[]): Set<number> {
 function sentOf(rows: readonly LogRow[]): Sent {
   return {
     idempotencyKey: rows[0]?.idempotencyKey ?? null,
-    forwarded: rows.filter(({ decision }) => decision === 'forward'),
-    refused: rows.filter(({ decision }) => decision !== 'forward'),
+    forwarded: rows.filter((row) => leftHere(row)),
+    refused: rows.filter((row) => !leftHere(row)),
   };
+}
+
+/** Whether bytes of it have left the vault, as far as it knows. */
+function leftHere({ decision, answer }: LogRow): boolean {
+  return decision === 'forward' && answer?.error !== NOT_SENT;
 }
 
 /** What can be charged once: a customer's period; where the client names none, a payment; else the key by itself. */
@@ -240,7 +246,9 @@ function sentence(parts: readonly (string | null)[]): string {
 }
 
 function codes(rows: readonly LogRow[]): string {
-  return [...new Set(rows.map(({ decision }) => decision))].join(', ');
+  return [
+    ...new Set(rows.map((row) => (row.decision === 'forward' ? NOT_SENT : row.decision))),
+  ].join(', ');
 }
 
 function count(n: number, noun: string): string {

@@ -57,6 +57,18 @@ describe('what the log answers about one idempotency key', () => {
     );
   });
 
+  it('says that one which was let out and then not sent any more never left', () => {
+    const late = row({
+      answer: answer({ status: null, error: 'not_sent_too_late', stripeRequestId: null }),
+    });
+    expect(answerLog([late], {})).toBe(
+      'Refused here, never forwarded: 1 request (not_sent_too_late), and nothing reached Stripe.',
+    );
+    expect(answerLog([late, row()], {})).toMatch(
+      /^It went out once, at .*; 1 more request never reached the network, refused here \(not_sent_too_late\)\.$/,
+    );
+  });
+
   it('says that it was refused here and never forwarded', () => {
     const rows = [refused('spend_cap_exceeded'), refused('spend_cap_exceeded')];
     expect(answerLog(rows, {})).toBe(
