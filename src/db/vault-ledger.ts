@@ -187,7 +187,7 @@ export async function bindIntent(db: Db, found: FoundIntent): Promise<number | n
 }
 
 /** What an intent's metadata says it is for, in our own names. */
-export interface IntentPurpose {
+interface IntentPurpose {
   readonly namespace: string | null;
   readonly period: string | null;
   readonly customerId: string | null;
