@@ -1,5 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { AttemptAnswer, ChargeOutcome, ChargeResult } from '../domain/charge.ts';
+import {
+  CAP_EXCEEDED,
+  type AttemptAnswer,
+  type ChargeOutcome,
+  type ChargeResult,
+} from '../domain/charge.ts';
 import { FAILURES } from '../domain/failures.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import {
@@ -243,7 +248,7 @@ async function readRefusedSend(
       if (before.unresolvedBefore) return result(charging, indeterminate(verdict.reason), answer);
       return result(
         charging,
-        { outcome: 'blocked', reason: verdict.reason, advice: 'raise_cap' },
+        { outcome: 'blocked', reason: verdict.reason, advice: adviceOn(verdict.reason) },
         answer,
       );
     case 'misconfigured':
@@ -274,6 +279,11 @@ async function misconfigured(
   }
   const advice = reply.refusal.message?.slice(0, 300) ?? 'see the request in the Stripe dashboard';
   return result(charging, { outcome: 'misconfigured', reason, advice, stopsRun }, reply.answer);
+}
+
+/** What a refusal of the vault's calls for: room, or whatever its code names. */
+function adviceOn(reason: string): string {
+  return reason === CAP_EXCEEDED ? 'raise_cap' : 'mend_vault';
 }
 
 function declined(

@@ -121,6 +121,9 @@ export type ChargeOutcome =
   | { readonly outcome: 'blocked'; readonly reason: string; readonly advice: string }
   | { readonly outcome: 'indeterminate'; readonly reason: string; readonly advice: string };
 
+/** The vault's word for a used-up cap (docs/vault.md). */
+export const CAP_EXCEEDED = 'spend_cap_exceeded';
+
 /** Whether every other customer would end like this one, so that the run pauses itself: a refused API key, a used-up cap. */
 export function stopsRun(
   result: ChargeOutcome,

@@ -73,8 +73,11 @@ export function neverReachedStripe(refusal: Refusal): boolean {
   return refusal.type === VAULT_ERROR && (refusal.status < 500 || refusal.status === 503);
 }
 
-/** What the vault says of the key of the whole run, or of what a run may do: every other customer would hear it too. */
-const STOPS_RUN = new Set([
+/**
+ * What the vault says of the key of the whole run, or of what a run may do: every other customer would hear it too, none
+ * is at fault, and once it is mended the same keys go out.
+ */
+const ABOUT_THE_RUN = new Set([
   'vault_key_revoked',
   'vault_key_expired',
   'vault_cap_differs',
@@ -110,7 +113,8 @@ function classifyVaultRefusal(refusal: Refusal): Verdict {
   // Something was sent under this key before, with other bytes or too long ago: the outcome is unknown.
   if (code === 'idempotency_key_reused' || code === 'idempotency_key_too_old')
     return { kind: 'indeterminate', reason: code, sameKeyMayHelp: false };
-  return misconfigured(code, refusal.status === 401 || STOPS_RUN.has(code));
+  if (refusal.status === 401 || ABOUT_THE_RUN.has(code)) return { kind: 'blocked', reason: code };
+  return misconfigured(code, false);
 }
 
 function classifyConflict(refusal: Refusal): Verdict {

@@ -7,7 +7,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import { parseCustomerId, type CustomerId } from '../domain/customer-id.ts';
-import type { RerunAnswer, RerunOrder } from '../domain/charge.ts';
+import { CAP_EXCEEDED, type RerunAnswer, type RerunOrder } from '../domain/charge.ts';
 import type { LoggedOrder } from '../activities/run.ts';
 import { FAILURES } from '../domain/failures.ts';
 import {
@@ -105,9 +105,6 @@ export function serveMessages(
     { validator: (order) => refuse(orderProblem(order)) },
   );
 }
-
-/** The vault's word for a used-up cap, see docs/vault.md. */
-const CAP_EXCEEDED = 'spend_cap_exceeded';
 
 function remedyFor(reason: string): string {
   return reason === CAP_EXCEEDED

@@ -207,7 +207,7 @@ describe('a run through the vault', () => {
       reason: 'leaked',
       operator: 'alice',
     });
-    const stopped = { outcome: 'misconfigured', reason: 'vault_key_revoked', stopsRun: true };
+    const stopped = { outcome: 'blocked', reason: 'vault_key_revoked', advice: 'mend_vault' };
     // This process has opened it before; the other asks and is told.
     expect((await driveCharge(deps, slot)).result?.result).toMatchObject(stopped);
     expect((await driveCharge(behind.freshDeps(run), next)).result?.result).toMatchObject(stopped);
@@ -238,7 +238,7 @@ describe('a vault that does not fit', () => {
       const slot = slotRef('v0', run);
       await claimSlot(deps, slot);
       const { result } = await driveCharge({ ...deps, gateway: access.gatewayOf(run) }, slot);
-      expect(result?.result).toMatchObject({ reason: 'vault_cap_differs', stopsRun: true });
+      expect(result?.result).toMatchObject({ outcome: 'blocked', reason: 'vault_cap_differs' });
       expect(chargedIn(run)).toEqual({});
     } finally {
       access.close();

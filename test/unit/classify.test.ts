@@ -98,7 +98,7 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
   ].map((code): [string, Partial<Refusal>, Partial<Verdict>] => [
     `the vault's ${code}, which every other customer of the run would hear too`,
     { status: code === 'run_not_planned' ? 404 : 409, type: 'vault_error', code },
-    { kind: 'misconfigured', reason: code, stopsRun: true },
+    { kind: 'blocked', reason: code },
   ]),
   ...['vault_key_closed', 'vault_key_unknown', 'token_wrong'].map(
     (code): [string, Partial<Refusal>, Partial<Verdict>] => [
@@ -117,7 +117,7 @@ const REPLIES: readonly [string, Partial<Refusal>, Partial<Verdict>][] = [
   [
     "401 of the vault's own type",
     { status: 401, type: 'vault_error' },
-    { kind: 'misconfigured', stopsRun: true },
+    { kind: 'blocked', reason: 'vault_401' },
   ],
   [
     "429 of the vault's own type",
