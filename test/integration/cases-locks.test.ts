@@ -101,6 +101,8 @@ describe('advisory locks in the source', () => {
   it('N7: guard no slot: none is named after a customer, so no two customers can share one', () => {
     expect(uses.sort()).toEqual([
       'migrations/0009_refunds.sql pg_advisory_xact_lock',
+      // One request's answer: two of a number would only wait for each other.
+      'migrations/0011_vault.sql pg_advisory_xact_lock',
       'src/db/refunds.ts pg_try_advisory_lock',
       'src/import/import-customers.ts pg_try_advisory_xact_lock',
     ]);
