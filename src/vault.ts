@@ -152,6 +152,7 @@ async function openWorld(options: VaultOptions, undo: Undo): Promise<World> {
     url: options.databaseUrl.reveal(),
     applicationName: 'chargeonce vault',
     poolSize: DATABASE_POOL,
+    prepare: true,
     onError: (error) => log.warn({ err: error }, 'a database connection broke'),
   });
   undo.push(() => database.close());

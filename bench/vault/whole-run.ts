@@ -8,10 +8,10 @@ export async function measureWholeRuns(
   home: string,
   { quick, note }: { readonly quick: boolean; readonly note: (message: string) => void },
 ) {
-  const customers = quick ? 500 : 2_000;
+  const customers = quick ? 500 : 1_000;
   const speeds = { without: 0, through: 0 };
   const cpu = { without: 0, through: 0 };
-  const turns = quick ? 1 : 2;
+  const turns = quick ? 1 : 3;
   for (let turn = 0; turn < turns; turn += 1) {
     for (const kind of ['without', 'through'] as const) {
       note(`a run of ${customers} customers ${kind} the vault`);

@@ -14,6 +14,11 @@ export interface DatabaseOptions {
   readonly applicationName: string;
   /** connections of this process */
   readonly poolSize?: number;
+  /**
+   * keeps every statement prepared on its connection: for a process with a handful of statements that never change. Not
+   * through a pooler that gives each transaction another connection.
+   */
+  readonly prepare?: boolean;
   /** called when an idle connection breaks, for the log; the pool replaces it by itself */
   readonly onError: (error: Error) => void;
 }
@@ -53,8 +58,23 @@ export function openDatabase(options: DatabaseOptions): Database {
   pool.on('error', options.onError);
   // The pool listens on idle connections only; one that breaks in use rejects its query and emits as well.
   pool.on('connect', (client) => client.on('error', options.onError));
+  if (options.prepare === true) pool.on('connect', prepareAll);
   const db = new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
   return { db, close: () => db.destroy() };
+}
+
+/** Names every statement with parameters by its text, so that the connection parses and plans it once. */
+function prepareAll(client: pg.PoolClient): void {
+  const query = client.query.bind(client);
+  const names = new Map<string, string>();
+  const prepared = (text: unknown, values: unknown, ...rest: readonly unknown[]): unknown => {
+    if (typeof text !== 'string' || !Array.isArray(values) || values.length === 0)
+      return Reflect.apply(query, client, [text, values, ...rest]);
+    const name = names.get(text) ?? `s${names.size + 1}`;
+    names.set(text, name);
+    return Reflect.apply(query, client, [{ name, text, values }, ...rest]);
+  };
+  Object.defineProperty(client, 'query', { value: prepared });
 }
 
 /** pg's own parsers, but for int8. */

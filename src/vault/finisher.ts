@@ -24,12 +24,12 @@ export class Finisher {
     const work = this.#work(order);
     this.#running.add(work);
     void work.finally(() => this.#running.delete(work));
-    const patience = new AbortController();
-    const late = sleep(MAX_WAIT_MS, null, { signal: patience.signal }).catch(() => null);
+    const late = Promise.withResolvers<null>();
+    const patience = setTimeout(() => late.resolve(null), MAX_WAIT_MS);
     try {
-      return await Promise.race([work, late]);
+      return await Promise.race([work, late.promise]);
     } finally {
-      patience.abort();
+      clearTimeout(patience);
     }
   }
 

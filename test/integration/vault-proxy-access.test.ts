@@ -150,9 +150,13 @@ describe('the database', () => {
     expect(denied.json.error.code).toBe('endpoint_not_allowed');
     expect(atStripe()).toHaveLength(0);
     await expect.poll(async () => (await payer.pay(key, 50)).status).toBe(200);
-    expect(
-      (await ledgerOf(vault.db, keyId)).reservations.every(({ state }) => state === 'spent'),
-    ).toBe(true);
+    // A crash may have taken the answer to the first one along: then its sum is held, and a look finds it.
+    expect((await ledgerOf(vault.db, keyId)).usedMinor).toBe(100);
+    await vault.sweep();
+    expect(await ledgerOf(vault.db, keyId)).toMatchObject({
+      usedMinor: 100,
+      reservations: [{ state: 'spent' }, { state: 'spent' }],
+    });
   });
 
   it("gives the client Stripe's answer when it goes away in mid-call, and writes it down when it is back", async () => {

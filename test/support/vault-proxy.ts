@@ -13,6 +13,7 @@ import { RUN_ENDPOINTS } from '../../src/vault/endpoints.ts';
 import type { VaultEvent } from '../../src/vault/events.ts';
 import { Forwarder } from '../../src/vault/forward.ts';
 import { startProxy, type ProxyLimits } from '../../src/vault/proxy-server.ts';
+import { sweepReservations } from '../../src/vault/sweep.ts';
 import { createUpstream } from '../../src/vault/upstream.ts';
 import { migratedDatabase } from './engine.ts';
 
@@ -55,6 +56,8 @@ export interface VaultProxy {
   readonly events: VaultEvent[];
   makeKey(wish?: KeyWish): Promise<{ readonly keyId: string; readonly key: string }>;
   ask(what: Ask): Promise<HttpAnswer>;
+  /** Looks at Stripe for everything that is held. */
+  sweep(): Promise<unknown>;
   /** The same proxy before another upstream. */
   before(upstreamUrl: string, timeoutMs?: number): Promise<VaultProxy>;
   close(drainMs?: number): Promise<void>;
@@ -109,6 +112,11 @@ export async function startVaultProxy(options: {
     events,
     makeKey: (wish = {}) => makeKey(db, wish),
     ask,
+    sweep: () =>
+      sweepReservations(
+        { db, upstream, account: ACCOUNT, liveMode: false, quietMs: 60_000, onEvent },
+        { force: true },
+      ),
     before: (upstreamUrl, upstreamTimeoutMs = timeoutMs) =>
       startVaultProxy({ ...options, databaseUrl, upstreamUrl, upstreamTimeoutMs }),
     close: async (drainMs = 5_000) => {
