@@ -70,11 +70,14 @@ export async function measureMemory(bench: VaultBench, { quick, note }: How) {
   const requests = quick ? 10_000 : 100_000;
   note(`${requests} requests, watching the vault's memory`);
   const client = new ChargeClient(bench.proxyUrl, await bench.key(), SOCKETS);
-  await crowd(requests / 10, SOCKETS, () => client.charge());
-  const early = residentMb(bench.pid);
-  await crowd((requests / 10) * 4, SOCKETS, () => client.charge());
-  const late = residentMb(bench.pid);
+  const memory: number[] = [];
+  for (let fifth = 1; fifth <= 5; fifth += 1) {
+    await crowd(requests / 10, SOCKETS, () => client.charge());
+    memory.push(residentMb(bench.pid));
+    note(`  ${(requests / 5) * fifth} requests: ${round(memory.at(-1) ?? 0)} MB`);
+  }
   client.close();
+  const [early = 0, late = 0] = [memory[0], memory.at(-1)];
   return {
     requests,
     memoryEarlyMb: round(early),

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { loadConfig } from '../../src/config.ts';
 import { openPlatform, type Platform } from '../../src/cli/platform.ts';
+import { VAULT_NODE_FLAGS } from '../../src/cli/vault-part.ts';
 import { baseEnv } from '../stack.ts';
 import { startStubStripe, type StubStripe } from './stub-stripe.ts';
 
@@ -37,7 +38,7 @@ export async function startVaultBench(home: string): Promise<VaultBench> {
   });
   const vault = spawn(
     process.execPath,
-    [CLI, 'vault', '--proxy-port', '0', '--admin-port', '0', '--json'],
+    [...VAULT_NODE_FLAGS, CLI, 'vault', '--proxy-port', '0', '--admin-port', '0', '--json'],
     {
       env: {
         ...env,

@@ -2,6 +2,7 @@ import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { ActivityDeps } from '../../src/activities/deps.ts';
 import { RunClient } from '../../src/client.ts';
 import { Secret } from '../../src/secret.ts';
+import type { VaultSettings } from '../../src/provider.ts';
 import { startWorker, type RunningWorker } from '../../src/worker.ts';
 import { startEngine, TEST_KEY, type Engine, type EngineOptions } from './engine.ts';
 import { startDevServerEnvironment, type DevServerOptions } from './temporal-servers.ts';
@@ -11,6 +12,8 @@ interface WorkerChanges {
   readonly crashPoint?: ActivityDeps['crashPoint'];
   readonly apiKey?: string;
   readonly stripeTimeoutMs?: number;
+  /** reaches Stripe through this vault, and has no key of its own */
+  readonly vault?: VaultSettings;
 }
 
 /** Worker, client, database and simulator around a Temporal server that the file has started. */
@@ -35,6 +38,14 @@ export const DELETES_AT_ONCE = ['transfer', 'visibility', 'timer'].flatMap((queu
 /** Pauses between settle rounds, short: what they are about is tested with time skipping. */
 const PAUSES_MS = [300, 600, 1_000, 2_000];
 
+function keyOf(engine: Engine, { apiKey, stripeTimeoutMs }: WorkerChanges) {
+  return {
+    apiKey: new Secret(apiKey ?? TEST_KEY),
+    apiBase: engine.simulator.url,
+    timeoutMs: stripeTimeoutMs ?? 5_000,
+  };
+}
+
 /** The real parts, wired as in production. Closing stops the workers first. */
 export async function startStack(
   env: TestWorkflowEnvironment,
@@ -50,11 +61,8 @@ export async function startStack(
     const worker = await startWorker({
       databaseUrl: new Secret(engine.databaseUrl),
       temporal: { connection: { address: env.address }, namespace: 'default' },
-      stripe: {
-        apiKey: new Secret(more.apiKey ?? TEST_KEY),
-        apiBase: engine.simulator.url,
-        timeoutMs: more.stripeTimeoutMs ?? 5_000,
-      },
+      stripe: more.vault === undefined ? keyOf(engine, more) : null,
+      vault: more.vault,
       mode: 'test',
       chargesPerSecond: 0,
       reconcilePausesMs: PAUSES_MS,
