@@ -74,11 +74,17 @@ async function leftBehind(folder: string): Promise<string[]> {
 
 it(
   'charges nobody twice and loses nobody while workers, PostgreSQL, Temporal, the server and Stripe fail at random (S1, S2, S4)',
-  { timeout: TIMEOUT_MS },
+  { timeout: 2 * TIMEOUT_MS },
   async () => {
     const folder = await mkdtemp(path.join(tmpdir(), 'chaos-quick-'));
-    const { code, stdout, stderr } = await chaos(['--profile', 'quick', '--json'], folder);
-    const result = resultOf.parse(JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? ''));
+    const play = async () => {
+      const ended = await chaos(['--profile', 'quick', '--json'], folder);
+      const line = ended.stdout.trimEnd().split('\n').at(-1) ?? '';
+      return { ...ended, result: resultOf.parse(JSON.parse(line)) };
+    };
+    const first = await play();
+    // "unknown": a fault that was to come never did, on a machine that was too busy. The experiment is repeated, once.
+    const { code, stderr, result } = first.result.verdict === 'unknown' ? await play() : first;
     // The seed and the whole report stand there.
     if (result.verdict !== 'pass') throw new Error(stderr);
     expect(result).toMatchObject({ doubleCharged: 0, lost: 0, reasons: [] });

@@ -26,7 +26,7 @@ import {
   zombies,
 } from './observe.ts';
 import type { ChaosOptions } from './options.ts';
-import { controlOrders, giveOrders, resume, startTogether } from './orders.ts';
+import { controlOrders, giveOrders, hasPaused, resume, startTogether } from './orders.ts';
 import { PostgresLog } from './postgres-log.ts';
 import { judge } from './referee.ts';
 import { decide, type ChaosResult } from './report.ts';
@@ -186,13 +186,17 @@ async function faultPhase(
 
 /** Ends the phase when its time is over and every kind has been seen that can be made to come; late at most by so much. */
 async function endInTime(
-  { options, fired, note, signal }: Stage,
+  { world, options, fired, note, signal }: Stage,
   over: AbortController,
 ): Promise<void> {
   await pause(options.faultMs, signal);
-  const missing = (): string[] => fired.never().filter((name) => ON_TIME.test(name));
-  if (missing.length > 0 && !signal.aborted) note(`a little longer, for ${missing().join(', ')}`);
-  await eventually(async () => missing().length === 0, {
+  const missing = async (): Promise<string[]> => [
+    ...fired.never().filter((name) => ON_TIME.test(name)),
+    ...((await hasPaused(world)) ? [] : ['order.pause']),
+  ];
+  const late = await missing();
+  if (late.length > 0 && !signal.aborted) note(`a little longer, for ${late.join(', ')}`);
+  await eventually(async () => (await missing()).length === 0, {
     timeoutMs: MOST_EXTRA_MS,
     pollMs: 100,
     signal,

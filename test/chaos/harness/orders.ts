@@ -11,6 +11,8 @@ const ORDER_TIMEOUT_MS = 10_000;
 const PAUSED_MS = [1_000, 3_000] as const;
 const RESUME_TRIES = 6;
 const PAUSE_EVERY_TURNS = 20;
+/** Early: a turn takes ten seconds while all workers are down. */
+const FIRST_PAUSE = 2;
 const ORDER_EVERY_MS = [700, 2_500] as const;
 const OPERATOR = { operator: 'chaos', reason: 'chaos: an order in the middle of everything' };
 
@@ -49,7 +51,7 @@ export const giveOrders: Actor = async ({ world, options, fired, signal }) => {
   for (let turn = 1; ; turn += 1) {
     await pause(luck.between(ORDER_EVERY_MS), signal);
     if (signal.aborted) return;
-    if (turn % PAUSE_EVERY_TURNS === 8) {
+    if (turn % PAUSE_EVERY_TURNS === FIRST_PAUSE || (turn % 3 === 0 && !(await hasPaused(world)))) {
       // What became of it is read in the audit log: an answer may be lost like any other.
       await inTime(world.client.pause(world.run, OPERATOR));
       await pause(luck.between(PAUSED_MS), signal);
@@ -84,6 +86,12 @@ export async function controlOrders(world: World): Promise<{ paused: number; res
     [OPERATOR.reason],
   );
   return row ?? { paused: 0, resumed: 0 };
+}
+
+/** Whether a pause has taken effect; true also while the database cannot say. */
+export async function hasPaused(world: World): Promise<boolean> {
+  const orders = await controlOrders(world).catch(() => null);
+  return orders === null || orders.paused > 0;
 }
 
 /** Mostly somebody whose charge is under way, where an order can do the most harm. */
