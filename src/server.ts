@@ -1,14 +1,15 @@
-import type { AddressInfo } from 'node:net';
 import type { ConnectionOptions } from '@temporalio/client';
 import { RunClient } from './client.ts';
 import { openDatabase, type Db } from './db/database.ts';
 import { requireEnvironment } from './db/environment.ts';
 import { buildApp } from './http/build-app.ts';
 import { startWebhookProcessor, type Look } from './http/webhooks/process.ts';
+import { drainApp, portOf, urlOf } from './listening.ts';
 import type { Log } from './log.ts';
 import { readStripeWebhook } from './payments/stripe-webhook.ts';
 import { openProvider, type ProviderOptions } from './provider.ts';
 import type { Secret } from './secret.ts';
+import { runAll, type Undo } from './undo.ts';
 
 export interface ServerOptions extends ProviderOptions {
   readonly databaseUrl: Secret;
@@ -45,7 +46,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     poolSize: DATABASE_POOL,
     onError: (error) => log.warn({ err: error }, 'a database connection broke'),
   });
-  const undo: (() => Promise<void>)[] = [() => database.close()];
+  const undo: Undo = [() => database.close()];
   try {
     const { db } = database;
     const { account, apiVersion } = await ownAccount(options, db);
@@ -69,13 +70,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
         onStored: () => processor.wake(),
       },
     });
-    undo.push(() => drain(app));
+    undo.push(() => drainApp(app, DRAIN_MS));
     await app.listen({ host: options.host, port: options.port });
-    const { port } = addressOf(app.server.address());
-    const host = options.host.includes(':') ? `[${options.host}]` : options.host;
+    const port = portOf(app.server.address());
     let stopped: Promise<void> | undefined;
     return {
-      url: `http://${host}:${port}`,
+      url: urlOf(options.host, port),
       port,
       shutdown: () => (stopped ??= runAll(undo)),
     };
@@ -115,24 +115,4 @@ function lazyClient(temporal: ServerOptions['temporal']): { look: Look; close():
       await (await connecting?.catch(() => undefined))?.close();
     },
   };
-}
-
-async function drain(app: ReturnType<typeof buildApp>): Promise<void> {
-  const cut = setTimeout(() => app.server.closeAllConnections(), DRAIN_MS);
-  try {
-    await app.close();
-  } finally {
-    clearTimeout(cut);
-  }
-}
-
-function addressOf(address: AddressInfo | string | null): AddressInfo {
-  if (address === null || typeof address === 'string')
-    throw new TypeError('no TCP port was opened');
-  return address;
-}
-
-/** Closes in reverse order of opening; one that fails does not keep the others open. */
-async function runAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
-  for (const step of undo.toReversed()) await step().catch(() => {});
 }

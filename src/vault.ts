@@ -1,11 +1,12 @@
-import type { AddressInfo } from 'node:net';
 import { openDatabase, type Database } from './db/database.ts';
 import { requireEnvironment } from './db/environment.ts';
 import { readNotableUses } from './db/vault-alerts.ts';
 import { readDrift } from './db/vault-drift.ts';
 import { findVaultKey } from './db/vault-keys.ts';
+import { drainApp, portOf, urlOf } from './listening.ts';
 import { redact, type Log } from './log.ts';
 import type { Secret } from './secret.ts';
+import { runAll, type Undo } from './undo.ts';
 import { keysEqual } from './vault-key.ts';
 import { buildAdminApp } from './vault/admin-api.ts';
 import { alertOf, alertsOfUse, driftAlert } from './vault/alert-rules.ts';
@@ -113,7 +114,7 @@ export async function startVault(options: VaultOptions): Promise<RunningVault> {
       metrics: () => metrics.render(),
       sweep: () => sweep(true),
     });
-    undo.push(() => drainAdmin(app));
+    undo.push(() => drainApp(app, ADMIN_DRAIN_MS));
     await app.listen(options.admin);
     const adminPort = portOf(app.server.address());
     const secret = options.stripe.apiKey;
@@ -135,8 +136,6 @@ export async function startVault(options: VaultOptions): Promise<RunningVault> {
     throw error;
   }
 }
-
-type Undo = (() => Promise<void>)[];
 
 interface World {
   readonly db: Database['db'];
@@ -289,28 +288,4 @@ async function ownAccount(upstream: Upstream): Promise<string> {
   throw new VaultRefusesToStart(
     `STRIPE_ACCOUNT_ID: the key may not read its account (Stripe answered ${status}). Set it, acct_…`,
   );
-}
-
-async function drainAdmin(app: ReturnType<typeof buildAdminApp>): Promise<void> {
-  const cut = setTimeout(() => app.server.closeAllConnections(), ADMIN_DRAIN_MS);
-  try {
-    await app.close();
-  } finally {
-    clearTimeout(cut);
-  }
-}
-
-function portOf(address: AddressInfo | string | null): number {
-  if (address === null || typeof address === 'string')
-    throw new TypeError('no TCP port was opened');
-  return address.port;
-}
-
-function urlOf(host: string, port: number): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-}
-
-/** Closes in reverse order of opening; one that fails does not keep the others open. */
-async function runAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
-  for (const step of undo.toReversed()) await step().catch(() => {});
 }

@@ -16,6 +16,7 @@ import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from './domain/ids.ts';
 import { assertTimeouts, RECORD_WAIT_MS, SHUTDOWN_GRACE_MS } from './domain/timeouts.ts';
 import { openProvider, type ProviderOptions } from './provider.ts';
 import type { Secret } from './secret.ts';
+import { runAll, type Undo } from './undo.ts';
 import { workflowBundle } from './workflow-bundle.ts';
 
 export interface WorkerOptions extends ProviderOptions {
@@ -66,7 +67,7 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
     poolSize: DATABASE_POOL,
     onError: options.onDatabaseError,
   });
-  const undo: (() => Promise<void>)[] = [() => database.close()];
+  const undo: Undo = [() => database.close()];
   try {
     const provider = openProvider(options, database.db);
     undo.push(async () => provider.close());
@@ -154,7 +155,7 @@ async function workflowCode(options: WorkerOptions) {
  */
 function supervise(
   { billing, charge }: { readonly billing: Worker | null; readonly charge: Worker | null },
-  { drain, undo }: { readonly drain: Drain; readonly undo: readonly (() => Promise<void>)[] },
+  { drain, undo }: { readonly drain: Drain; readonly undo: Readonly<Undo> },
 ): RunningWorker {
   const asked = Promise.withResolvers<void>();
   const stop = (): void => {
@@ -189,11 +190,4 @@ function supervise(
 
 function end(worker: Worker | null): void {
   if (worker?.getState() === 'RUNNING') worker.shutdown();
-}
-
-/** Closes in reverse order of opening; one that fails does not keep the others open. */
-async function runAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
-  for (const step of undo.toReversed()) {
-    await step().catch(() => {});
-  }
 }

@@ -6,6 +6,7 @@ import { openDatabase, type Database } from '../db/database.ts';
 import { migrate, pendingMigrations } from '../db/migrate.ts';
 import { leaseStack, type PartRequest, type StackLease } from '../embedded/stack.ts';
 import { Secret } from '../secret.ts';
+import { runAll, type Undo } from '../undo.ts';
 import { temporalPlace } from '../client/temporal-place.ts';
 import { billerOf, type Biller } from './biller.ts';
 import { requireOwnAccount, requireOwnEnvironment } from './account-check.ts';
@@ -69,7 +70,7 @@ export interface PlatformOptions {
 /** Brings up what the command needs and connects to it. On failure everything is given back. */
 export async function openPlatform(options: PlatformOptions): Promise<Platform> {
   const { config, needs } = options;
-  const undo: (() => Promise<void>)[] = [];
+  const undo: Undo = [];
   try {
     const profile = options.embeddedOnly === true ? null : temporalAccess(options.env);
     const lease = await leaseParts(options, baseParts(options, profile));
@@ -104,7 +105,7 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
       client: () => (connected ??= connect(temporal)),
       async close() {
         if (connected !== null) await connected.then((client) => client.close()).catch(() => {});
-        await giveBack(undo);
+        await runAll(undo);
       },
     };
     if (needs.worker === true) {
@@ -113,7 +114,7 @@ export async function openPlatform(options: PlatformOptions): Promise<Platform> 
     }
     return platform;
   } catch (error) {
-    await giveBack(undo);
+    await runAll(undo);
     throw error;
   }
 }
@@ -281,8 +282,4 @@ async function ensureWorker(
 async function vaultBefore({ config, databaseUrl }: Platform, { stripe, vault }: Biller) {
   if (stripe === null || vault !== null || !wantsEmbeddedVault(config)) return null;
   return await embeddedVault({ config, stripe, databaseUrl });
-}
-
-async function giveBack(undo: readonly (() => Promise<void>)[]): Promise<void> {
-  for (const step of undo.toReversed()) await step().catch(() => {});
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { portOf, urlOf } from '../listening.ts';
 import type { Answer } from './answer.ts';
 import type { OnVaultEvent } from './events.ts';
 import type { Forwarder } from './forward.ts';
@@ -84,12 +85,9 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   });
   server.listen(options.port, options.host);
   await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('no TCP port was opened');
-  const { port } = address;
-  const host = options.host.includes(':') ? `[${options.host}]` : options.host;
+  const port = portOf(server.address());
   return {
-    url: `http://${host}:${port}`,
+    url: urlOf(options.host, port),
     port,
     close: async (drainMs) => {
       if (server.listening) server.close();

@@ -1,13 +1,12 @@
-import { InvalidArgumentError, type Command } from '@commander-js/extra-typings';
+import type { Command } from '@commander-js/extra-typings';
 import type { RunningServer, ServerOptions } from '../../server.ts';
 import { createLogger } from '../../log.ts';
 import { providerOf } from '../biller.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
+import { isLoopback, listenProblem, port } from '../listen-options.ts';
 import { SERVER_PORT } from '../parts.ts';
 import { untilInterrupted, withSession, type Shell } from '../shell.ts';
 import { subscribeToSimulator, webhookSecretsOf } from '../simulator-webhooks.ts';
-
-const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
 
 export function registerServer(program: Command, shell: Shell): void {
   program
@@ -53,7 +52,7 @@ export function registerServer(program: Command, shell: Shell): void {
             await subscribeToSimulator({ simulatorUrl, serverUrl: server.url, secret });
           if (secret === undefined)
             output.note('· webhooks are refused: STRIPE_WEBHOOK_SECRETS is not set');
-          if (!LOOPBACK.includes(options.host))
+          if (!isLoopback(options.host))
             output.note(
               '· listens beyond this machine, without TLS: put a proxy with TLS in front',
             );
@@ -82,22 +81,13 @@ async function start(options: ServerOptions): Promise<RunningServer> {
   try {
     return await startServer(options);
   } catch (error) {
-    if (!(error instanceof Error) || !('code' in error)) throw error;
+    const problem = listenProblem(error);
+    if (problem === null) throw error;
     const where = `${options.host}:${options.port}`;
-    if (error.code === 'EADDRINUSE') {
-      const message = `${where} is taken: choose another port with --port, or --port 0 for any`;
-      throw new CommandError(EXIT.unavailable, message, error);
-    }
-    if (error.code === 'EADDRNOTAVAIL' || error.code === 'EACCES' || error.code === 'ENOTFOUND') {
-      const message = `${where} cannot be listened on (${error.code}): choose another --host or --port`;
-      throw new CommandError(EXIT.unavailable, message, error);
-    }
-    throw error;
+    const message =
+      problem.kind === 'taken'
+        ? `${where} is taken: choose another port with --port, or --port 0 for any`
+        : `${where} cannot be listened on (${problem.code}): choose another --host or --port`;
+    throw new CommandError(EXIT.unavailable, message, error);
   }
-}
-
-function port(text: string): number {
-  const value = Number(text);
-  if (/^\d{1,5}$/.test(text) && value <= 65_535) return value;
-  throw new InvalidArgumentError('a port, 0 to 65535');
 }

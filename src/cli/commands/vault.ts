@@ -1,13 +1,12 @@
-import { InvalidArgumentError, type Command } from '@commander-js/extra-typings';
+import type { Command } from '@commander-js/extra-typings';
 import { createLogger } from '../../log.ts';
 import type { RunningVault, VaultOptions } from '../../vault.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
+import { isLoopback, listenProblem, port } from '../listen-options.ts';
 import { untilInterrupted, withSession, type Session, type Shell } from '../shell.ts';
 import { VAULT_ADMIN_PORT, VAULT_PROXY_PORT } from '../vault-part.ts';
 import { registerVaultKeys } from './vault-keys.ts';
 import { registerVaultReads } from './vault-reads.ts';
-
-const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
 
 const EXPLANATION = `
 Stripe's API with a hard cap in front: clients use it unchanged but for base URL and key (docs/vault.md).
@@ -52,7 +51,7 @@ export function registerVault(program: Command, shell: Shell): void {
         });
         try {
           for (const host of [options.proxyHost, options.adminHost])
-            if (!LOOPBACK.includes(host))
+            if (!isLoopback(host))
               output.note(`· listens on ${host}, without TLS: put a proxy with TLS in front`);
           announce(session, running);
           await untilInterrupted(shell);
@@ -117,21 +116,12 @@ async function start(options: VaultOptions): Promise<RunningVault> {
     if (error instanceof StripeAway) {
       throw new CommandError(EXIT.unavailable, error.message, error);
     }
-    if (!(error instanceof Error) || !('code' in error)) throw error;
-    if (error.code === 'EADDRINUSE') {
-      const message = `a port is taken (${error.message}): choose others with --proxy-port and --admin-port, or 0 for any`;
-      throw new CommandError(EXIT.unavailable, message, error);
-    }
-    if (error.code === 'EADDRNOTAVAIL' || error.code === 'EACCES' || error.code === 'ENOTFOUND') {
-      const message = `cannot be listened on (${error.message}): choose another host or port`;
-      throw new CommandError(EXIT.unavailable, message, error);
-    }
-    throw error;
+    const problem = listenProblem(error);
+    if (problem === null || !(error instanceof Error)) throw error;
+    const message =
+      problem.kind === 'taken'
+        ? `a port is taken (${error.message}): choose others with --proxy-port and --admin-port, or 0 for any`
+        : `cannot be listened on (${error.message}): choose another host or port`;
+    throw new CommandError(EXIT.unavailable, message, error);
   }
-}
-
-function port(text: string): number {
-  const value = Number(text);
-  if (/^\d{1,5}$/.test(text) && value <= 65_535) return value;
-  throw new InvalidArgumentError('a port, 0 to 65535');
 }
