@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { z } from 'zod';
 import type { Config } from '../config.ts';
+import { parseJson } from '../domain/json.ts';
 import { homeLayout } from '../embedded/home.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { VAULT_ADMIN_PORT, vaultTokens } from './vault-part.ts';
@@ -101,13 +102,5 @@ async function send(
       `the vault at ${url.host} cannot be reached: ${why}. Check VAULT_ADMIN_URL, and that "chargeonce vault" is up`,
       error,
     );
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

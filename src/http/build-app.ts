@@ -1,4 +1,5 @@
-import Fastify, { type FastifyError, type FastifyInstance } from 'fastify';
+import type { FastifyError, FastifyInstance } from 'fastify';
+import { bareApp } from '../bare-app.ts';
 import type { Log } from '../log.ts';
 import { refuse } from './refuse.ts';
 import { registerHealth, type HealthDeps } from './routes/health.ts';
@@ -9,14 +10,8 @@ export interface AppDeps extends HealthDeps {
   readonly stripeWebhook: Omit<StripeWebhookDeps, 'log'>;
 }
 
-/** Headers that take longer come from nobody who means well. */
-const HEADERS_TIMEOUT_MS = 10_000;
-/** A whole request, body included; Stripe gives up after about as long. */
-const REQUEST_TIMEOUT_MS = 20_000;
 /** A socket on which nothing moves. */
 const SOCKET_TIMEOUT_MS = 30_000;
-const KEEP_ALIVE_MS = 10_000;
-const REQUESTS_PER_SOCKET = 1_000;
 const SOCKETS = 512;
 /** Largest body of any route (docs/security.md); an event of a payment has a few KiB. */
 export const BODY_LIMIT_BYTES = 256 * 1024;
@@ -26,26 +21,10 @@ export const BODY_LIMIT_BYTES = 256 * 1024;
  * the log. Whatever is not decided otherwise is refused.
  */
 export function buildApp(deps: AppDeps): FastifyInstance {
-  const app = Fastify({
-    logger: false,
-    trustProxy: false,
-    bodyLimit: BODY_LIMIT_BYTES,
-    connectionTimeout: SOCKET_TIMEOUT_MS,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    maxRequestsPerSocket: REQUESTS_PER_SOCKET,
-    forceCloseConnections: 'idle',
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 2_000 },
-  });
-  app.server.maxConnections = SOCKETS;
-  let closing = false;
-  app.addHook('preClose', async () => {
-    closing = true;
-  });
-  app.addHook('onSend', async (_request, reply) => {
-    // A kept socket would hold up the end until the client lets go of it.
-    if (closing) reply.header('Connection', 'close');
-    reply.headers({ 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' });
+  const app = bareApp({
+    bodyBytes: BODY_LIMIT_BYTES,
+    socketTimeoutMs: SOCKET_TIMEOUT_MS,
+    sockets: SOCKETS,
   });
   app.setNotFoundHandler((_request, reply) => refuse(reply, 404));
   app.setErrorHandler((error: FastifyError, request, reply) => {

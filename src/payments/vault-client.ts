@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../domain/json.ts';
 import type { RunRef } from '../domain/ids.ts';
 
 /** The vault did not answer, or has no database just now: nothing was decided, and the same again may help. */
@@ -136,12 +137,4 @@ function whyOf(error: unknown): string {
   const { cause } = error;
   if (!(cause instanceof Error)) return error.message;
   return 'code' in cause ? String(cause.code) : cause.message;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

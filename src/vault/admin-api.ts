@@ -1,4 +1,5 @@
-import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify';
+import { bareApp } from '../bare-app.ts';
 import type { Db } from '../db/database.ts';
 import { readDrift } from '../db/vault-drift.ts';
 import { keysEqual } from '../vault-key.ts';
@@ -22,12 +23,8 @@ export interface AdminDeps {
   readonly sweep: () => Promise<object>;
 }
 
-const HEADERS_TIMEOUT_MS = 10_000;
-const REQUEST_TIMEOUT_MS = 20_000;
 /** A sweep that was asked for looks at thousands of reservations before it answers. */
 const SOCKET_TIMEOUT_MS = 120_000;
-const KEEP_ALIVE_MS = 10_000;
-const REQUESTS_PER_SOCKET = 1_000;
 const SOCKETS = 128;
 /** The largest order names fifty endpoints. */
 const BODY_LIMIT_BYTES = 64 * 1024;
@@ -40,19 +37,12 @@ type Role = 'admin' | 'run';
  * does not exist. Errors have one shape: `{error: {type: 'vault_error', code, param?, message}}`.
  */
 export function buildAdminApp(deps: AdminDeps): FastifyInstance {
-  const app = Fastify({
-    logger: false,
-    trustProxy: false,
-    bodyLimit: BODY_LIMIT_BYTES,
-    connectionTimeout: SOCKET_TIMEOUT_MS,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    maxRequestsPerSocket: REQUESTS_PER_SOCKET,
-    forceCloseConnections: 'idle',
+  const app = bareApp({
+    bodyBytes: BODY_LIMIT_BYTES,
+    socketTimeoutMs: SOCKET_TIMEOUT_MS,
+    sockets: SOCKETS,
     routerOptions: { maxParamLength: 100 },
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 2_000 },
   });
-  app.server.maxConnections = SOCKETS;
   answerErrors(app, deps);
   registerHealth(app, deps.db);
   app.addHook('onRequest', async (request, reply) => {
@@ -88,15 +78,6 @@ function isAllowed(deps: AdminDeps, header: string | undefined, role: Role): boo
 }
 
 function answerErrors(app: FastifyInstance, { log }: AdminDeps): void {
-  let closing = false;
-  app.addHook('preClose', async () => {
-    closing = true;
-  });
-  app.addHook('onSend', async (_request, reply) => {
-    // A kept socket would hold up the end until the client lets go of it.
-    if (closing) reply.header('Connection', 'close');
-    reply.headers({ 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' });
-  });
   app.setNotFoundHandler((request, reply) =>
     vaultError(reply, {
       status: 404,

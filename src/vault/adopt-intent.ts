@@ -1,19 +1,8 @@
-import { z } from 'zod';
 import type { Db } from '../db/database.ts';
 import { bindIntent, takeInIntent, type FoundIntent } from '../db/vault-ledger.ts';
 import { OUR_METADATA } from './form-body.ts';
-import { marksOf } from './marks.ts';
+import { customerOf, marksOfSeen, readSeen } from './sweep-look.ts';
 import type { Upstream } from './upstream.ts';
-
-const intentSchema = z.object({
-  object: z.literal('payment_intent'),
-  id: z.string(),
-  amount: z.int(),
-  currency: z.string(),
-  customer: z.union([z.string(), z.object({ id: z.string() })]).nullish(),
-  metadata: z.record(z.string(), z.string()).nullish(),
-  created: z.int(),
-});
 
 /** `unseen`: Stripe did not answer the look, so whose intent it is stays open. */
 export type Adoption = 'adopted' | 'foreign' | 'unseen';
@@ -32,16 +21,16 @@ export async function adoptIntent(
   const read = await upstream.get(`/v1/payment_intents/${objectId}`);
   if (read.kind === 'lost') return 'unseen';
   if (read.status === 404) return 'foreign';
-  const parsed = intentSchema.safeParse(read.body);
-  if (read.status !== 200 || !parsed.success || parsed.data.id !== objectId) return 'unseen';
-  const { amount, currency, customer, metadata, created } = parsed.data;
+  const seen = read.status === 200 ? readSeen(read.body) : null;
+  if (seen?.object !== 'payment_intent' || seen.id !== objectId) return 'unseen';
+  const { amount, currency, metadata, created } = seen;
   const found: FoundIntent = {
     keyId,
     objectId,
     amountMinor: amount,
     currency,
-    stripeCustomer: (typeof customer === 'object' ? customer?.id : customer) ?? null,
-    marks: marksOf(Object.entries(metadata ?? {})),
+    stripeCustomer: customerOf(seen),
+    marks: marksOfSeen(seen),
     createdAtSeconds: created,
   };
   const reservationId =
