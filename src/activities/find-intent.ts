@@ -3,7 +3,7 @@ import { FAILURES } from '../domain/failures.ts';
 import { adoptIntent } from '../db/generations.ts';
 import { noteUnknown } from '../db/reviews.ts';
 import type { ChargeFacts } from '../db/sends.ts';
-import { METADATA } from '../payments/frozen-request.ts';
+import { METADATA } from '../domain/metadata.ts';
 import { ListTooLong, type PaymentIntentFacts, type ProviderEvent } from '../payments/gateway.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stop } from './errors.ts';

@@ -1,7 +1,7 @@
 import type { ChargeOutcome } from '../domain/charge.ts';
 import type { ChargeFacts } from '../db/sends.ts';
 import { declineAdvice } from '../payments/classify.ts';
-import { METADATA } from '../payments/frozen-request.ts';
+import { METADATA } from '../domain/metadata.ts';
 import type { PaymentIntentFacts } from '../payments/gateway.ts';
 
 /** What a PaymentIntent, as Stripe shows it now, says about the current generation of its slot. */

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { isVaultKey, type Config } from '../config.ts';
+import { parseJson } from '../domain/json.ts';
 import type { ProcessRequest } from '../embedded/stack.ts';
 import type { StripeAccess, VaultSettings } from '../provider.ts';
 import { Secret } from '../secret.ts';
@@ -155,14 +156,6 @@ async function readTokens(file: string): Promise<VaultTokens | null> {
   if (!parsed.success) throw new Error(`${file} is damaged: remove it, and new tokens are made`);
   const { runToken, adminToken } = parsed.data;
   return { runToken: new Secret(runToken), adminToken: new Secret(adminToken) };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 function newToken(prefix: string): string {

@@ -1,5 +1,5 @@
 import type { SlotRef } from '../domain/ids.ts';
-import { METADATA } from './frozen-request.ts';
+import { METADATA } from '../domain/metadata.ts';
 import type { ChargeSeen, PaymentGateway } from './gateway.ts';
 
 /** What the slot must agree with. */

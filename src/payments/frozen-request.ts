@@ -1,13 +1,6 @@
 import type { IdempotencyKey } from '../domain/idempotency-key.ts';
 import type { SlotRef } from '../domain/ids.ts';
-
-/** Metadata names by which auditors find our charges at Stripe without knowing our keys. */
-export const METADATA = {
-  namespace: 'chargeonce_namespace',
-  customer: 'chargeonce_customer',
-  period: 'chargeonce_period',
-  key: 'chargeonce_key',
-} as const;
+import { METADATA } from '../domain/metadata.ts';
 
 export interface FrozenItem extends SlotRef {
   readonly stripeCustomerId: string;

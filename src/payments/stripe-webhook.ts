@@ -6,7 +6,7 @@ import { parseCustomerId } from '../domain/customer-id.ts';
 import type { SlotRef } from '../domain/ids.ts';
 import type { WebhookFacts } from '../domain/webhook-facts.ts';
 import { parseBillingNamespace } from '../domain/namespace.ts';
-import { METADATA } from './frozen-request.ts';
+import { METADATA } from '../domain/metadata.ts';
 
 /** Stripe's own tolerance (docs.stripe.com/webhooks#verify-manually), here in both directions. */
 const SIGNATURE_TOLERANCE_SECONDS = 300;

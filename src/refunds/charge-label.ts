@@ -5,7 +5,7 @@ import {
   type Granularity,
 } from '../domain/billing-period.ts';
 import { DEFAULT_NAMESPACE } from '../domain/namespace.ts';
-import { METADATA } from '../payments/frozen-request.ts';
+import { METADATA } from '../domain/metadata.ts';
 import type { ListedCharge } from '../payments/refund-gateway.ts';
 
 /** How charges are read: whose metadata, which periods, in which zone. */

@@ -1,3 +1,4 @@
+import { METADATA } from '../domain/metadata.ts';
 import type { MatchedEndpoint } from './endpoints.ts';
 import { marksOf } from './marks.ts';
 
@@ -32,9 +33,9 @@ export type Form =
 
 /** Names under which our own engine writes into an intent's metadata what it is for. */
 export const OUR_METADATA = {
-  namespace: 'chargeonce_namespace',
-  period: 'chargeonce_period',
-  customerId: 'chargeonce_customer',
+  namespace: METADATA.namespace,
+  period: METADATA.period,
+  customerId: METADATA.customer,
 } as const;
 
 /** Each decides what is spent, by whom or when: it stands once, plainly, or not at all. */

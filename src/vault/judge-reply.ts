@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { FinishOrder, SpendKind } from '../db/vault-ledger.ts';
 import { assertNever } from '../domain/assert-never.ts';
+import { parseJson } from '../domain/json.ts';
 
 /** What was asked, as far as the reply must agree with it. */
 export interface Asked {
@@ -209,11 +210,7 @@ function mismatchOf(asked: Asked, object: StripeObject): string | null {
 
 function readJson(reply: Extract<UpstreamAnswer, { kind: 'reply' }>): unknown {
   if (reply.body === null || !/^application\/json\b/i.test(reply.contentType ?? '')) return null;
-  try {
-    return JSON.parse(reply.body.toString('utf8'));
-  } catch {
-    return null;
-  }
+  return parseJson(reply.body.toString('utf8')) ?? null;
 }
 
 function hold(reason: string): Judgement {

@@ -1,5 +1,6 @@
 import http from 'node:http';
 import https from 'node:https';
+import { parseJson } from '../domain/json.ts';
 import { KeyedAgents } from './keyed-agents.ts';
 import type { UpstreamAnswer } from './judge-reply.ts';
 
@@ -94,7 +95,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         keyId: OWN_READS,
       });
       if (reply.kind === 'lost') return reply;
-      const body = parseJson(reply.body);
+      const body = reply.body === null ? undefined : parseJson(reply.body.toString('utf8'));
       if (body === undefined) return { kind: 'lost', reason: 'unreadable_reply' };
       return { kind: 'read', status: reply.status, body };
     },
@@ -150,13 +151,4 @@ function exchange(
 /** The error's code alone: messages may quote what was sent. */
 function codeOf(error: Error): string {
   return 'code' in error && typeof error.code === 'string' ? error.code.toLowerCase() : 'no_answer';
-}
-
-function parseJson(body: Buffer | null): unknown {
-  if (body === null) return undefined;
-  try {
-    return JSON.parse(body.toString('utf8'));
-  } catch {
-    return undefined;
-  }
 }

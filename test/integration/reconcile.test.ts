@@ -4,7 +4,7 @@ import { claimSlot } from '../../src/activities/claim-slot.ts';
 import { reconcile } from '../../src/activities/reconcile.ts';
 import { listSweepSlots } from '../../src/db/sweep.ts';
 import type { SlotRef } from '../../src/domain/ids.ts';
-import { METADATA } from '../../src/payments/frozen-request.ts';
+import { METADATA } from '../../src/domain/metadata.ts';
 import { LookupFailed } from '../../src/payments/gateway.ts';
 import type { FaultRule } from '../../src/simulator/index.ts';
 import {

@@ -6,7 +6,8 @@ import { describe, expect, it } from 'vitest';
 import { parseCurrency } from '../../src/domain/currencies.ts';
 import { idempotencyKey } from '../../src/domain/idempotency-key.ts';
 import { parseAmountMajor } from '../../src/domain/money.ts';
-import { createRequestBody, METADATA } from '../../src/payments/frozen-request.ts';
+import { METADATA } from '../../src/domain/metadata.ts';
+import { createRequestBody } from '../../src/payments/frozen-request.ts';
 import { slotRef } from '../support/names.ts';
 
 // Failures that others had in public; the ids are those of docs/cases.md.

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { METADATA } from '../../src/payments/frozen-request.ts';
+import { METADATA } from '../../src/domain/metadata.ts';
 import type { ListedCharge } from '../../src/payments/refund-gateway.ts';
 import type { LabelRules } from '../../src/refunds/charge-label.ts';
 import {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { idempotencyKey } from '../../src/domain/idempotency-key.ts';
+import { METADATA } from '../../src/domain/metadata.ts';
 import {
   confirmRequestBody,
   createRequestBody,
-  METADATA,
   type FrozenItem,
 } from '../../src/payments/frozen-request.ts';
 import { slotRef } from '../support/names.ts';

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createRequestBody, METADATA } from '../../src/payments/frozen-request.ts';
+import { METADATA } from '../../src/domain/metadata.ts';
+import { createRequestBody } from '../../src/payments/frozen-request.ts';
 import { idempotencyKey } from '../../src/domain/idempotency-key.ts';
 import { OUR_METADATA, readForm } from '../../src/vault/form-body.ts';
 import { marksOf } from '../../src/vault/marks.ts';
