@@ -43,6 +43,15 @@ export default defineConfig({
       },
       {
         test: {
+          name: 'http',
+          include: ['test/http/**/*.test.ts'],
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
           name: 'embedded',
           include: ['test/integration/embedded/**/*.test.ts'],
           testTimeout: 60_000,

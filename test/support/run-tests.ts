@@ -13,7 +13,7 @@ const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', imp
 const GROUPS = [
   ['unit', 'integration'],
   ['simulation', 'workflow', 'chaos'],
-  ['embedded', 'e2e'],
+  ['http', 'embedded', 'e2e'],
 ];
 
 interface Report {
