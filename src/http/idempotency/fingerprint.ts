@@ -17,6 +17,8 @@ export interface RequestParts {
 export type FingerprintMode = 'bytes' | 'canonical-json';
 
 const VERSION = 'chargeonce idempotency fingerprint 1';
+/** Bytes that are no UTF-8 become no replacement character here: two bodies would share it. */
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 
 /**
@@ -40,7 +42,7 @@ export function fingerprint(parts: RequestParts, mode: FingerprintMode = 'bytes'
 function canonicalBody({ contentType, body }: RequestParts): string | null {
   if (!JSON_TYPE.test(contentType)) return null;
   try {
-    return canonicalize(JSON.parse(body.toString('utf8'))) ?? null;
+    return canonicalize(JSON.parse(UTF8.decode(body))) ?? null;
   } catch {
     return null;
   }

@@ -9,6 +9,8 @@ export type KeyReading =
   | { readonly kind: 'malformed'; readonly problem: string };
 
 const PRINTABLE = /^[\x20-\x7e]*$/;
+/** What HTTP lets stand around a value. `trim` takes more, a no-break space for one, and would hide it. */
+const BLANK = new Set([' ', '\t']);
 /** What makes a bare value a list, a parameter or half a string; inside quotes all of them are letters. */
 const STRUCTURE = /[",;]/;
 
@@ -21,7 +23,7 @@ export function readKey(lines: readonly string[] | undefined): KeyReading {
   const [line] = lines ?? [];
   if (line === undefined) return { kind: 'missing' };
   if (lines !== undefined && lines.length > 1) return malformed('is there more than once');
-  const value = line.trim();
+  const value = withoutBlanks(line);
   if (value === '') return malformed('is empty');
   if (!PRINTABLE.test(value)) return malformed('has a character that is not printable ASCII');
   const key = value.startsWith('"') ? unquote(value) : bare(value);
@@ -30,6 +32,14 @@ export function readKey(lines: readonly string[] | undefined): KeyReading {
   if (key.length > KEY_MAX_LENGTH)
     return malformed(`has ${key.length} characters; at most ${KEY_MAX_LENGTH} are allowed`);
   return { kind: 'key', key };
+}
+
+function withoutBlanks(line: string): string {
+  let start = 0;
+  let end = line.length;
+  while (start < end && BLANK.has(line.charAt(start))) start += 1;
+  while (end > start && BLANK.has(line.charAt(end - 1))) end -= 1;
+  return line.slice(start, end);
 }
 
 function bare(value: string): string | null {
