@@ -10,7 +10,7 @@ export type Log = Pick<Logger, LogLevel>;
  * and may; a chat's incoming hook has its secret in the path.
  */
 const SECRETS =
-  /\b(?:(?:[rs]k_(?:test|live)|whsec|vrt|vat)_[A-Za-z0-9_]+|vk_(?!(?:test|live)_[0-9a-f]{16}(?![A-Za-z0-9_]))[A-Za-z0-9_]+|hooks\.slack\.com\/[A-Za-z0-9_/]+)/g;
+  /\b(?:(?:[rs]k_(?:test|live)|whsec|vrt|vat)_[A-Za-z0-9_]+|cot_(?![0-9a-f]{16}(?![A-Za-z0-9_]))[A-Za-z0-9_]+|vk_(?!(?:test|live)_[0-9a-f]{16}(?![A-Za-z0-9_]))[A-Za-z0-9_]+|hooks\.slack\.com\/[A-Za-z0-9_/]+)/g;
 
 /** Text as it may stand in a log or an answer, secrets replaced. */
 export function redact(text: string): string {

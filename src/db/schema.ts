@@ -5,6 +5,8 @@
 
 import type { ColumnType } from "kysely";
 
+export type ApiRole = "admin" | "approver" | "operator" | "viewer";
+
 export type CapBasis = "billing_period" | "day" | "total";
 
 export type ChargeOperation = "confirm" | "create";
@@ -14,6 +16,8 @@ export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
   : ColumnType<T, T | undefined, T>;
 
 export type GenerationOutcome = "absent" | "blocked" | "charged" | "created" | "declined" | "misconfigured";
+
+export type IdempotencyState = "COMPLETED" | "FAILED" | "IN_PROGRESS";
 
 export type Json = JsonValue;
 
@@ -52,6 +56,18 @@ export interface AbsenceReads {
   period: string;
   read_at: Generated<Timestamp>;
   sees: string;
+}
+
+export interface ApiTokens {
+  created_at: Generated<Timestamp>;
+  created_by: string;
+  expires_at: Timestamp;
+  last_used_at: Timestamp | null;
+  name: string;
+  revoked_at: Timestamp | null;
+  role: ApiRole;
+  secret_hash: Buffer;
+  token_id: string;
 }
 
 export interface AuditLog {
@@ -179,6 +195,24 @@ export interface Environment {
   system_identifier: string | null;
   temporal_namespace: string | null;
   temporal_namespace_id: string | null;
+}
+
+export interface IdempotencyRecords {
+  body: Buffer | null;
+  completed_at: Timestamp | null;
+  created_at: Generated<Timestamp>;
+  endpoint: string;
+  expires_at: Timestamp | null;
+  fence: Generated<number>;
+  fingerprint: Buffer;
+  headers: Json | null;
+  holder: string;
+  idempotency_key: string;
+  lease_until: Timestamp | null;
+  principal: string;
+  state: Generated<IdempotencyState>;
+  status: number | null;
+  taken_over: Generated<boolean>;
 }
 
 export interface RefundAttemptAnswers {
@@ -427,6 +461,7 @@ export interface WebhookEvents {
 
 export interface DB {
   absence_reads: AbsenceReads;
+  api_tokens: ApiTokens;
   audit_log: AuditLog;
   billing_charges: BillingCharges;
   billing_items: BillingItems;
@@ -437,6 +472,7 @@ export interface DB {
   charge_generations: ChargeGenerations;
   customers: Customers;
   environment: Environment;
+  idempotency_records: IdempotencyRecords;
   refund_attempt_answers: RefundAttemptAnswers;
   refund_attempts: RefundAttempts;
   refund_plan_lines: RefundPlanLines;

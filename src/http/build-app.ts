@@ -1,6 +1,7 @@
 import type { FastifyError, FastifyInstance } from 'fastify';
 import { bareApp } from '../bare-app.ts';
 import type { Log } from '../log.ts';
+import { registerApi, type ApiOptions } from './api/register-api.ts';
 import { refuse } from './refuse.ts';
 import { registerHealth, type HealthDeps } from './routes/health.ts';
 import { registerStripeWebhook, type StripeWebhookDeps } from './routes/stripe-webhook.ts';
@@ -8,13 +9,17 @@ import { registerStripeWebhook, type StripeWebhookDeps } from './routes/stripe-w
 export interface AppDeps extends HealthDeps {
   readonly log: Log;
   readonly stripeWebhook: Omit<StripeWebhookDeps, 'log'>;
+  /** absent: webhooks and health only */
+  readonly api?: ApiOptions;
 }
 
 /** A socket on which nothing moves. */
 const SOCKET_TIMEOUT_MS = 30_000;
 const SOCKETS = 512;
-/** Largest body of any route (docs/security.md); an event of a payment has a few KiB. */
+/** Largest body of a route that has no other limit (docs/security.md); an event of a payment has a few KiB. */
 export const BODY_LIMIT_BYTES = 256 * 1024;
+/** Ids, periods and names; the longest is a customer's, 64 characters. */
+const MAX_PARAM_LENGTH = 200;
 
 /**
  * The HTTP application, not listening yet. Errors say no more than their status: what went wrong is in
@@ -25,6 +30,7 @@ export function buildApp(deps: AppDeps): FastifyInstance {
     bodyBytes: BODY_LIMIT_BYTES,
     socketTimeoutMs: SOCKET_TIMEOUT_MS,
     sockets: SOCKETS,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
   });
   app.setNotFoundHandler((_request, reply) => refuse(reply, 404));
   app.setErrorHandler((error: FastifyError, request, reply) => {
@@ -36,5 +42,6 @@ export function buildApp(deps: AppDeps): FastifyInstance {
   });
   registerHealth(app, deps);
   void app.register(registerStripeWebhook, { ...deps.stripeWebhook, log: deps.log });
+  if (deps.api !== undefined) void app.register(registerApi, deps.api);
   return app;
 }

@@ -1,0 +1,131 @@
+/** What a code means; the page `/problems` and the OpenAPI document are made of this table. */
+export interface ProblemKind {
+  readonly status: number;
+  readonly title: string;
+  /** for the page: when it comes, and what to do */
+  readonly explanation: string;
+}
+
+function kind(status: number, title: string, explanation: string): ProblemKind {
+  return { status, title, explanation };
+}
+
+/** Every problem of the API beside those of the Idempotency-Key layer. Codes are stable: clients may test them. */
+export const PROBLEMS = {
+  'token-missing': kind(
+    401,
+    'This request needs a token',
+    'Send Authorization: Bearer cot_…. An administrator makes a token with "chargeonce tokens create".',
+  ),
+  'token-invalid': kind(
+    401,
+    'The token is not valid',
+    'It is unknown, expired or revoked; which of them is not said. Ask for a new one.',
+  ),
+  'role-insufficient': kind(
+    403,
+    'The role of this token does not allow this',
+    'Roles are viewer, operator, approver and admin; each may do what the ones before it may. The detail names the role that is needed.',
+  ),
+  'too-many-failures': kind(
+    429,
+    'Too many wrong tokens came from this address',
+    'Wait as long as Retry-After says. Tokens that were used from anywhere in the last minutes still pass.',
+  ),
+  'quota-exceeded': kind(
+    429,
+    'Too many requests',
+    'The quota belongs to the name of the token, and to one server process. Wait as long as Retry-After says and send the same request with the same Idempotency-Key: nothing was done. Stored responses use no quota.',
+  ),
+  'server-busy': kind(
+    503,
+    'Too many requests are under way',
+    'Nothing was done. Send the same request again, with the same Idempotency-Key.',
+  ),
+  'too-many-streams': kind(
+    503,
+    'Too many event streams are open',
+    'Close one, or poll GET /v1/runs/{period} instead.',
+  ),
+  'parameter-invalid': kind(
+    400,
+    'A parameter is not valid',
+    'The member "errors" says of each wrong field where it stands and what is wrong. Nothing was done, and the Idempotency-Key was not used up.',
+  ),
+  'path-invalid': kind(
+    400,
+    'The path names something that cannot be',
+    'A part of the path has not the form that it needs. The member "errors" says which.',
+  ),
+  'body-unreadable': kind(400, 'The body cannot be read', 'Send JSON with its Content-Type.'),
+  'request-too-large': kind(413, 'The body is too large', 'The detail says how large it may be.'),
+  'content-type-unsupported': kind(
+    415,
+    'The route does not take this Content-Type',
+    'Most routes take application/json only.',
+  ),
+  'path-unknown': kind(404, 'There is no such route', 'GET /openapi.json lists the routes.'),
+  'method-unknown': kind(
+    405,
+    'The route does not have this method',
+    'The header Allow lists the methods that it has.',
+  ),
+  'run-unknown': kind(
+    404,
+    'No run of this period is known',
+    'Nobody has planned this period in this namespace. POST /v1/runs starts it.',
+  ),
+  'run-not-under-way': kind(
+    409,
+    'The run is not under way',
+    'Only a run under way can be paused, resumed or stopped. The member "state" says how it stands.',
+  ),
+  'run-stopped': kind(
+    409,
+    'The run was stopped',
+    'It goes on with the customers that are left when it is started with go_on_after_stop and a reason.',
+  ),
+  'run-of-another-database': kind(
+    409,
+    'Temporal knows a run that this database does not know',
+    'Temporal has the run as ended and the database has no plan of it: they do not belong together. Nobody was charged.',
+  ),
+  'no-customers': kind(
+    409,
+    'There is nobody to bill',
+    'No customer is active. Import customers first, then start the run with a new Idempotency-Key.',
+  ),
+  'environment-mismatch': kind(
+    409,
+    'The database belongs elsewhere',
+    'It is bound to another Stripe account, mode, server or Temporal than this server uses, as a copy would be. Nothing was done.',
+  ),
+  'order-refused': kind(
+    409,
+    'The run refused the order',
+    'The detail has the answer of the run itself.',
+  ),
+  'run-not-answering': kind(
+    503,
+    'The run gave no answer in time',
+    'A worker has to answer for a run, and none did. Whether the order was taken is not known: GET /v1/runs/{period} shows it. Repeat the order with a new Idempotency-Key once a worker polls.',
+  ),
+  'temporal-unavailable': kind(
+    503,
+    'Temporal cannot be reached',
+    'Nothing was done, and the Idempotency-Key was not used up. Send the same request again.',
+  ),
+  'database-unavailable': kind(
+    503,
+    'The database cannot be reached',
+    'Nothing was done. Send the same request again, with the same Idempotency-Key.',
+  ),
+  'internal-error': kind(
+    500,
+    'The server failed',
+    'The log of the server says why. Whether anything was done is not known: look with a GET before you order it again.',
+  ),
+} as const satisfies Readonly<Record<string, ProblemKind>>;
+
+/** Add a code by adding its row. */
+export type ProblemCode = keyof typeof PROBLEMS;
