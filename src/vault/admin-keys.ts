@@ -22,7 +22,7 @@ import {
   type KeyChange,
   type KeyOrder,
 } from './admin-schemas.ts';
-import { keyAnswer, type KeyAnswer } from './key-answer.ts';
+import { keyAnswer, type KeyAnswer } from '../vault-key-answer.ts';
 
 interface KeyRoute {
   Params: { readonly id: string };

@@ -8,7 +8,7 @@ import { deriveRunKey, hashKey } from '../vault-key.ts';
 import type { AdminDeps } from './admin-api.ts';
 import { vaultError } from './admin-error.ts';
 import { RUN_ENDPOINTS } from './endpoints.ts';
-import { keyAnswer, type CapAnswer } from './key-answer.ts';
+import { keyAnswer, type CapAnswer } from '../vault-key-answer.ts';
 
 /** What a worker is told of its run's key; the key itself it derives. */
 interface RunKeyAnswer {

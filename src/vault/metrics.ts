@@ -4,7 +4,7 @@ import type { AlertKind } from '../db/vault-alerts.ts';
 import { listVaultKeys, readBudgets } from '../db/vault-keys.ts';
 import { assertNever } from '../domain/assert-never.ts';
 import type { VaultEvent } from './events.ts';
-import { keyAnswer } from './key-answer.ts';
+import { keyAnswer } from '../vault-key-answer.ts';
 
 export interface VaultMetrics {
   /** Counts what happened; called in line. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { LogAnswer, LogRow } from '../../src/db/vault-log.ts';
-import { answerLog } from '../../src/vault/log-answer.ts';
+import { answerLog } from '../../src/vault-log-answer.ts';
 
 let next = 0;
 

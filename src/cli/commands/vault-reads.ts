@@ -6,7 +6,7 @@ import { readVaultLog, type LogQuery, type LogRow } from '../../db/vault-log.ts'
 import { parseBillingPeriod } from '../../domain/billing-period.ts';
 import { describeAmount } from '../../domain/money-text.ts';
 import { parseKey } from '../../vault-key.ts';
-import { answerLog } from '../../vault/log-answer.ts';
+import { answerLog } from '../../vault-log-answer.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { bold, green, processOutput, red, table } from '../output.ts';
 import { withSession, type Shell } from '../shell.ts';

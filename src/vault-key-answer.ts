@@ -1,4 +1,4 @@
-import type { Budget, VaultKey } from '../db/vault-keys.ts';
+import type { Budget, VaultKey } from './db/vault-keys.ts';
 
 /** One cap of a key as the API shows it, in minor units; `window` is the UTC date of a cap per day. */
 export interface CapAnswer {

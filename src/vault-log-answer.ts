@@ -1,5 +1,5 @@
-import { NOT_SENT } from '../db/vault-ledger.ts';
-import type { LogRow } from '../db/vault-log.ts';
+import { NOT_SENT } from './db/vault-ledger.ts';
+import type { LogRow } from './db/vault-log.ts';
 
 /** What was asked for; only used to say so when nothing was found. */
 export interface LogQuestion {
