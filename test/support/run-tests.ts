@@ -12,8 +12,8 @@ const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', imp
 /** Roughly the same length each; the first is shown as it goes. */
 const GROUPS = [
   ['unit', 'integration'],
-  ['simulation', 'workflow', 'chaos'],
-  ['http', 'embedded', 'e2e'],
+  ['http', 'simulation', 'workflow', 'chaos'],
+  ['embedded', 'e2e'],
 ];
 
 interface Report {

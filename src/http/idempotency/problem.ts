@@ -12,7 +12,8 @@ export type ProblemCode =
   | 'body-too-large'
   | 'body-omitted';
 
-const TITLES: Readonly<Record<ProblemCode, string>> = {
+/** What each problem is, in a few words. */
+export const PROBLEM_TITLES: Readonly<Record<ProblemCode, string>> = {
   'idempotency-key-missing': 'This request needs an Idempotency-Key',
   'idempotency-key-malformed': 'The Idempotency-Key cannot be read',
   'idempotency-key-reused': 'This Idempotency-Key was used for another request',
@@ -39,14 +40,19 @@ export function sendProblem(
   policyUrl: string,
   problem: Problem,
 ): FastifyReply {
-  return reply
+  return reply.send(writeProblem(reply, policyUrl, problem));
+}
+
+/** The same for an answer that is on its way already: sets status and headers, and returns the body. */
+export function writeProblem(reply: FastifyReply, policyUrl: string, problem: Problem): string {
+  reply
     .code(problem.status)
     .header('Content-Type', 'application/problem+json')
-    .header('Link', `<${policyUrl}>; rel="describedby"`)
-    .send(JSON.stringify(problemBody(policyUrl, problem)));
+    .header('Link', `<${policyUrl}>; rel="describedby"`);
+  return JSON.stringify(problemBody(policyUrl, problem));
 }
 
 /** The members of a problem, as they are sent. */
-export function problemBody(policyUrl: string, { status, code, detail }: Problem) {
-  return { type: `${policyUrl}#${code}`, title: TITLES[code], status, detail, code };
+function problemBody(policyUrl: string, { status, code, detail }: Problem) {
+  return { type: `${policyUrl}#${code}`, title: PROBLEM_TITLES[code], status, detail, code };
 }

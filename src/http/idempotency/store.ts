@@ -71,12 +71,11 @@ export interface IdempotencyStore {
   /** Extends leases. Answers the holders that have lost theirs. */
   renew(holds: readonly Hold[], leaseMs: number): Promise<readonly string[]>;
   /** Stores the response, for so long. `lost`: the key has another holder or was resolved, and nothing was written. */
-  complete(
-    hold: Hold,
-    response: StoredResponse,
-    retentionMs: number,
-  ): Promise<'stored' | 'lost'>;
-  /** Gives the key back as if it had never come: only when it is certain that nothing ran. */
+  complete(hold: Hold, response: StoredResponse, retentionMs: number): Promise<'stored' | 'lost'>;
+  /**
+   * Gives the key back as if it had never come: only when it is certain that this try ran nothing. A key that was taken
+   * over stays, free to be taken over again.
+   */
   abandon(hold: Omit<Hold, 'fence'>): Promise<void>;
   /** Removes responses whose time is over, at most so many; keys in flight never. Answers how many. */
   purge(limit: number): Promise<number>;

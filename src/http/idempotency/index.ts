@@ -1,0 +1,20 @@
+// The Idempotency-Key layer as other applications have it: nothing here knows of billing.
+export { idempotency } from './plugin.ts';
+export type {
+  IdempotencyEvent,
+  IdempotencyOptions,
+  RequestIdempotency,
+  RouteIdempotency,
+} from './options.ts';
+export { PostgresIdempotencyStore, type Queryable } from './postgres-store.ts';
+export type {
+  Claim,
+  ClaimAnswer,
+  FinalState,
+  Hold,
+  IdempotencyStore,
+  Interrupted,
+  RecordId,
+  StoredResponse,
+  Takeover,
+} from './store.ts';
