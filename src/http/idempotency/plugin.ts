@@ -55,6 +55,8 @@ interface Passage {
   settled: boolean;
   tap: RawTap | null;
   fingerprint: Buffer;
+  /** the stored response that is sent has no content type */
+  untyped: boolean;
 }
 
 /** Methods that change nothing (RFC 9110, 9.2.1): they pass, with a key or without. */
@@ -136,6 +138,7 @@ class Layer {
           settled: false,
           tap: null,
           fingerprint: NO_FINGERPRINT,
+          untyped: false,
         };
         return true;
       case 'missing':
@@ -194,7 +197,7 @@ class Layer {
         detail: 'Nothing was done. Send the same request with the same key again later.',
       });
     }
-    if (answer.kind !== 'claimed') return this.#answerFor(request, reply, answer);
+    if (answer.kind !== 'claimed') return this.#answerFor(passage, reply, answer);
     passage.held = this.keeper.keep({ ...id, holder, fence: answer.fence });
     request.idempotency = {
       key: passage.key,
@@ -210,6 +213,8 @@ class Layer {
   /** Stores what the handler answers, before it is sent. */
   async answer(request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown> {
     const passage = request[PASSAGE];
+    // The framework gives bytes a type; a first answer without one has none the second time either.
+    if (passage?.untyped === true) reply.removeHeader('Content-Type');
     if (passage?.held == null || passage.settled) return payload;
     if (!passage.began || this.settings.neverStored.has(reply.statusCode)) {
       passage.settled = true;
@@ -303,13 +308,16 @@ class Layer {
   }
 
   #answerFor(
-    request: FastifyRequest,
+    passage: Passage,
     reply: FastifyReply,
     answer: Exclude<ClaimAnswer, { kind: 'claimed' }>,
   ): FastifyReply {
     switch (answer.kind) {
       case 'stored':
-        this.settings.onEvent('replayed', request);
+        this.settings.onEvent('replayed', reply.request);
+        passage.untyped =
+          answer.response.body !== null &&
+          !answer.response.headers.some(([name]) => name === 'content-type');
         return reply.send(answerAgain(this.settings, reply, answer.response));
       case 'mismatch':
         return this.#refuse(reply, 'refusedMismatch', {
