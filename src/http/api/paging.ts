@@ -21,6 +21,11 @@ export function toPage<Row, Shown>(
   const more = rows.length > page.limit && last !== undefined;
   return {
     data: shown.map((row) => page.show(row)),
-    next: more ? Buffer.from(JSON.stringify(page.keyOf(last))).toString('base64url') : null,
+    next: more ? cursorOf(page.keyOf(last)) : null,
   };
+}
+
+/** The cursor behind the row of this key: what `pageShape` of schemas/common.ts parses back. */
+export function cursorOf(key: readonly (string | number)[]): string {
+  return Buffer.from(JSON.stringify(key)).toString('base64url');
 }
