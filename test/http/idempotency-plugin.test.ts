@@ -1,6 +1,4 @@
 import type { Socket } from 'node:net';
-// oxlint-disable oxc/no-async-endpoint-handlers -- Fastify waits for its handlers
-import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { call } from '../support/http-client.ts';
@@ -10,6 +8,7 @@ import {
   postgresStore,
   type IdempotentApp,
 } from '../support/idempotent-app.ts';
+import { exampleRoutes, STORED_BYTES } from '../support/idempotent-routes.ts';
 
 let database: Awaited<ReturnType<typeof postgresStore>>;
 let app: IdempotentApp;
@@ -19,131 +18,12 @@ const sockets = new Set<Socket>();
 /** what a handler waits for, and how the test lets it go on */
 let gate = Promise.withResolvers<void>();
 
-const KIB_8 = 8 * 1024;
-
 beforeAll(async () => {
   database = await postgresStore();
   app = await idempotentApp(
     database.store,
-    (server) => {
-      server.addContentTypeParser('text/csv', (_request, payload, done) => done(null, payload));
-      server.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) =>
-        done(null, body),
-      );
-      const ran = () => (runs += 1);
-      server.post('/charges', async (request, reply) => {
-        ran();
-        return reply
-          .code(201)
-          .header('Location', '/charges/1')
-          .header('X-Secret', 'not for a repeat')
-          .header('Set-Cookie', 'session=1')
-          .send({ run: runs, body: request.body });
-      });
-      server.post('/other', async () => ({ run: ran() }));
-      server.put('/charges', async () => ({ run: ran() }));
-      server.patch('/charges', async () => ({ run: ran() }));
-      server.delete('/charges', async () => ({ run: ran() }));
-      server.get('/charges', async () => ({ run: ran() }));
-      server.post('/slow', async () => {
-        ran();
-        await gate.promise;
-        return { run: runs };
-      });
-      server.post('/throws', async () => {
-        throw new Error(`broke at run ${ran()}`);
-      });
-      server.post('/refuses', async (_request, reply) => reply.code(402).send({ declined: ran() }));
-      server.post('/away', async (_request, reply) =>
-        reply.code(503).header('Retry-After', '7').send({ run: ran() }),
-      );
-      server.post<{ Params: { status: string } }>('/status/:status', async (request, reply) => {
-        ran();
-        return reply.code(Number(request.params.status)).send({ runs });
-      });
-      server.post('/nothing', async (_request, reply) => {
-        ran();
-        return reply.code(204).send();
-      });
-      server.post('/undefined', async () => {
-        ran();
-        await gate.promise;
-      });
-      server.post('/stream', async (_request, reply) => {
-        const number = ran();
-        return reply.type('text/plain').send(Readable.from([`run ${number},`, ' in pieces']));
-      });
-      server.post('/broken-stream', async (_request, reply) => {
-        ran();
-        const broken = Readable.from(
-          (async function* pieces() {
-            yield 'half';
-            throw new Error('the other half is gone');
-          })(),
-        );
-        return reply.type('text/plain').send(broken);
-      });
-      server.post('/big', async (_request, reply) => {
-        ran();
-        return reply
-          .code(201)
-          .header('Location', '/big/1')
-          .send({ text: 'x'.repeat(KIB_8 + 1) });
-      });
-      server.post('/big-stream', async (_request, reply) => {
-        ran();
-        return reply.type('text/plain').send(Readable.from(['a'.repeat(KIB_8), 'b'.repeat(KIB_8)]));
-      });
-      server.post('/raw', async (_request, reply) => {
-        const number = ran();
-        reply.hijack();
-        reply.raw.writeHead(201, { 'Content-Type': 'text/plain', Location: '/raw/1' });
-        reply.raw.write(`run ${number},`);
-        reply.raw.end(' raw');
-      });
-      server.post('/raw-later', (_request, reply) => {
-        const number = ran();
-        reply.hijack();
-        setImmediate(() => reply.raw.end(`run ${number}`));
-      });
-      server.post(
-        '/response',
-        async () => new Response(`run ${ran()}`, { status: 202, headers: { location: '/r' } }),
-      );
-      server.post(
-        '/validated',
-        {
-          schema: {
-            body: {
-              type: 'object',
-              required: ['amount'],
-              properties: { amount: { type: 'integer' } },
-            },
-          },
-        },
-        async () => ({ run: ran() }),
-      );
-      server.post('/secret', { config: { idempotency: { storeBody: false } } }, async (_r, reply) =>
-        reply
-          .code(201)
-          .header('Location', '/secret/1')
-          .send({ secret: `s${ran()}` }),
-      );
-      server.post('/own', { config: { idempotency: false } }, async () => ({ run: ran() }));
-      server.post(
-        '/optional',
-        { config: { idempotency: { required: false } } },
-        async (request) => ({
-          run: ran(),
-          key: request.idempotency?.key ?? null,
-        }),
-      );
-      server.post('/callback', (_request, reply) => {
-        ran();
-        void gate.promise.then(() => reply.code(201).send({ run: runs }));
-      });
-    },
-    { maxStoredBytes: KIB_8 },
+    (server) => exampleRoutes(server, { ran: () => (runs += 1), opened: () => gate.promise }),
+    { maxStoredBytes: STORED_BYTES },
   );
   app.app.server.on('connection', (socket) => {
     sockets.add(socket);
@@ -245,12 +125,12 @@ describe('a repeated key', () => {
 
   it('M16: delivers what is over the cap, and says of it afterwards that its body was omitted', async () => {
     const { first, second } = await twice('/big');
-    expect(first.bytes.length).toBeGreaterThan(KIB_8);
+    expect(first.bytes.length).toBeGreaterThan(STORED_BYTES);
     expect(second.headers['location']).toBe('/big/1');
     expect(second.headers['content-type']).toContain('application/problem+json');
     expect(second.json()).toMatchObject({ status: 201, code: 'body-omitted' });
     const stream = await twice('/big-stream');
-    expect(stream.first.text).toBe('a'.repeat(KIB_8) + 'b'.repeat(KIB_8));
+    expect(stream.first.text).toBe('a'.repeat(STORED_BYTES) + 'b'.repeat(STORED_BYTES));
     expect(stream.second.json()).toMatchObject({ status: 200, code: 'body-omitted' });
   });
 
