@@ -16,6 +16,7 @@ import { registerSetup } from './cli/commands/setup.ts';
 import { registerSimulator } from './cli/commands/simulator.ts';
 import { registerStatus } from './cli/commands/status.ts';
 import { registerSweep } from './cli/commands/sweep.ts';
+import { registerTokens } from './cli/commands/tokens.ts';
 import { registerUp } from './cli/commands/up.ts';
 import { registerVault } from './cli/commands/vault.ts';
 import { registerWorker } from './cli/commands/worker.ts';
@@ -84,6 +85,7 @@ function buildProgram(shell: Shell): Command {
     registerEnvironment,
     registerWorker,
     registerServer,
+    registerTokens,
     registerVault,
     registerSimulator,
     registerSetup,

@@ -50,6 +50,11 @@ export interface RerunRequest extends SlotRef, OperatorOrder {
   readonly requestId?: string | undefined;
 }
 
+export interface RunOrder extends OperatorOrder {
+  /** Temporal takes an order of this id once; made by Temporal when not given */
+  readonly orderId?: string;
+}
+
 /** The only door to Temporal for CLI, server and tests: starts runs, gives orders, reads progress. */
 export class RunClient {
   readonly temporal: Client;
@@ -175,20 +180,25 @@ export class RunClient {
     return handle.result();
   }
 
-  /** Stops new claims; charges in flight finish. */
-  async pause(run: RunRef, order: OperatorOrder): Promise<void> {
-    await this.run(run).executeUpdate(pauseRunUpdate, { args: [order] });
+  /** Stops new claims; charges in flight finish. The same order id again is the same order. */
+  async pause(run: RunRef, order: RunOrder): Promise<void> {
+    await this.run(run).executeUpdate(pauseRunUpdate, updateOf(order));
   }
 
-  /** Goes on, and says how many charges may follow. */
-  async resume(run: RunRef, order: OperatorOrder): Promise<ResumeAnswer> {
-    return this.run(run).executeUpdate(resumeRunUpdate, { args: [order] });
+  /** Goes on, and says how many charges may follow. The same order id again is the same order, with its answer. */
+  async resume(run: RunRef, order: RunOrder): Promise<ResumeAnswer> {
+    return this.run(run).executeUpdate(resumeRunUpdate, updateOf(order));
   }
 
-  /** Ends the run with its counts; charges in flight finish. */
-  async stop(run: RunRef, order: OperatorOrder): Promise<void> {
-    await this.run(run).executeUpdate(stopRunUpdate, { args: [order] });
+  /** Ends the run with its counts; charges in flight finish. The same order id again is the same order. */
+  async stop(run: RunRef, order: RunOrder): Promise<void> {
+    await this.run(run).executeUpdate(stopRunUpdate, updateOf(order));
   }
+}
+
+function updateOf({ operator, reason, orderId }: RunOrder) {
+  const args: [OperatorOrder] = [{ operator, reason }];
+  return orderId === undefined ? { args } : { args, updateId: orderId };
 }
 
 function startOptions(run: RunRef, startedBy: string, purpose: { onlyReruns?: true } = {}) {

@@ -12,7 +12,7 @@ import { createStripeGateway } from '../payments/stripe-gateway.ts';
 import { stripeAccount } from '../payments/stripe-account.ts';
 import { locateTemporalBinary } from '../embedded/temporal-binaries.ts';
 import type { TemporalAccess } from './platform.ts';
-import { countPollers } from './pollers.ts';
+import { countPollers } from '../client/pollers.ts';
 import { missingSearchAttributes, retentionDays } from './temporal-setup.ts';
 
 export interface Check {

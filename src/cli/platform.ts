@@ -11,7 +11,7 @@ import { temporalPlace } from '../client/temporal-place.ts';
 import { billerOf, type Biller } from './biller.ts';
 import { requireOwnAccount, requireOwnEnvironment } from './account-check.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
-import { hasPollers } from './pollers.ts';
+import { hasPollers } from '../client/pollers.ts';
 import { serverPart, simulatorPart, workerPart } from './parts.ts';
 import { embeddedVault, VAULT_PART, wantsEmbeddedVault } from './vault-part.ts';
 import { subscribeToSimulator, webhookSecretsOf } from './simulator-webhooks.ts';

@@ -1,7 +1,10 @@
 import type { Command } from '@commander-js/extra-typings';
-import { readReasons, readRunSummary, type RunSummary } from '../../db/run-summary.ts';
+import type { StartAnswer } from '../../client.ts';
+import { readReasons, readRunSummary } from '../../db/run-summary.ts';
+import { assertNever } from '../../domain/assert-never.ts';
 import type { RunRef } from '../../domain/ids.ts';
 import { runWorkflowId } from '../../domain/ids.ts';
+import { startPeriod } from '../../start-run.ts';
 import { countAtProvider } from '../audit-run.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import type { Platform } from '../platform.ts';
@@ -44,17 +47,11 @@ async function startAndFollow(order: {
     await finish({ session, run, shell, seconds: 0, doneBefore, alreadyCompleted: true });
     return;
   }
-  await requireCustomers(session, before);
-  const client = await platform.client();
-  const goOnAfterStop = before?.state === 'stopped';
-  if (goOnAfterStop)
+  if (before?.state === 'stopped')
     output.note(`${run.period} was stopped: it goes on with the customers that are left`);
-  const answer = await client.startRun(run, defaultOperator(), { goOnAfterStop });
+  const answer = await start(platform, run);
   const ui = platform.temporalUiUrl;
   const where = ui === null ? '' : ` · ${ui}/namespaces/default/workflows/${answer.workflowId}`;
-  if (answer.kind === 'completedBefore' && before === null) {
-    throw new CommandError(EXIT.failed, otherDatabaseMessage(run));
-  }
   output.note(`${STARTED[answer.kind](answer.workflowId)}${where}`);
   if (!wait) {
     output.result({
@@ -94,19 +91,29 @@ export function goesOnNote(platform: Platform, run: RunRef): string {
 
 const INTERRUPTED = 'interrupted: the run is kept and goes on when you run this command again';
 
-async function requireCustomers(session: Session, before: RunSummary | null): Promise<void> {
-  if (before !== null) return;
-  const active = await session.platform.database.db
-    .selectFrom('customers')
-    .select('customer_id')
-    .where('active', '=', true)
-    .limit(1)
-    .executeTakeFirst();
-  if (active !== undefined) return;
-  throw new CommandError(
-    EXIT.usage,
-    'there are no active customers to bill. Import them first: chargeonce import customers FILE.csv',
+/** Starts the run, or says why it cannot be started. Whoever orders it here wants a stopped one to go on. */
+async function start(platform: Platform, run: RunRef): Promise<StartAnswer> {
+  const outcome = await startPeriod(
+    { db: platform.database.db, client: () => platform.client() },
+    { run, startedBy: defaultOperator(), goOnAfterStop: true },
   );
+  switch (outcome.kind) {
+    case 'started':
+    case 'alreadyRunning':
+    case 'completedBefore':
+      return { kind: outcome.kind, workflowId: outcome.workflowId };
+    case 'noCustomers':
+      throw new CommandError(
+        EXIT.usage,
+        'there are no active customers to bill. Import them first: chargeonce import customers FILE.csv',
+      );
+    case 'otherDatabase':
+      throw new CommandError(EXIT.failed, otherDatabaseMessage(run));
+    case 'stopped':
+      throw new Error('a stopped run goes on when it is told to');
+    default:
+      return assertNever(outcome);
+  }
 }
 
 function completedMessage(run: RunRef): string {

@@ -35,6 +35,7 @@ export interface ApiDeps {
   readonly gatewayOf: (run: RunRef) => PaymentGateway;
   /** Temporal's UI, without a slash at the end; null when it is not known */
   readonly temporalUiUrl: string | null;
+  readonly temporalNamespace: string;
   /** BILLING_ZONE */
   readonly zone: string;
   /** RESOLVE_APPROVERS */

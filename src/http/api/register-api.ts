@@ -9,6 +9,8 @@ import { authenticate } from './auth.ts';
 import type { ApiApp, ApiDeps } from './deps.ts';
 import { answerErrors } from './problems.ts';
 import { registerMe } from './routes/me.ts';
+import { registerRunOrders } from './routes/run-orders.ts';
+import { registerRuns } from './routes/runs.ts';
 
 /** What bounds callers of one server process. */
 export interface ApiLimits {
@@ -36,7 +38,11 @@ export interface ApiOptions extends ApiDeps {
 }
 
 /** One line for each resource. */
-const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [registerMe];
+const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [
+  registerMe,
+  registerRuns,
+  registerRunOrders,
+];
 
 /** The operator API under `/v1` and its documents. Its errors, tokens and limits are its own and reach no other route. */
 export async function registerApi(app: FastifyInstance, options: ApiOptions): Promise<void> {

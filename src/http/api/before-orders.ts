@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { temporalPlace } from '../../client/temporal-place.ts';
+import { EnvironmentMismatch, requireEnvironment } from '../../db/environment.ts';
+import type { ApiDeps } from './deps.ts';
+import { problem } from './problems.ts';
+
+/** One cheap question to Temporal. */
+const ASK_TIMEOUT_MS = 3_000;
+
+/**
+ * A preHandler for routes that order something of Temporal: answers 503 while Temporal or the database is away, and 409
+ * where the database belongs elsewhere. It stands before the handler, so its answers use up no Idempotency-Key.
+ */
+export function readyForOrders(deps: ApiDeps) {
+  const wanted = { account: deps.account, liveMode: deps.mode === 'live' };
+  return async (_request: FastifyRequest, reply: FastifyReply) => {
+    const temporal = await reachTemporal(deps);
+    if (temporal === null)
+      return problem(reply, 'temporal-unavailable', {
+        detail: 'Temporal does not answer, so nothing can be ordered now; nothing was done',
+        retryAfterSeconds: 5,
+      });
+    try {
+      await requireEnvironment(deps.db, { ...wanted, temporal });
+    } catch (error) {
+      if (error instanceof EnvironmentMismatch)
+        return problem(reply, 'environment-mismatch', error.message);
+      deps.log.error({ err: error }, 'the database did not say where it belongs');
+      return problem(reply, 'database-unavailable', {
+        detail: 'the database does not answer; nothing was done',
+        retryAfterSeconds: 5,
+      });
+    }
+    return undefined;
+  };
+}
+
+async function reachTemporal(deps: ApiDeps) {
+  try {
+    const { temporal } = await deps.temporal();
+    return await temporal.withDeadline(Date.now() + ASK_TIMEOUT_MS, () =>
+      temporalPlace(temporal.workflowService, temporal.options.namespace),
+    );
+  } catch (error) {
+    deps.log.warn({ err: error }, 'Temporal cannot be reached');
+    return null;
+  }
+}
+
+/**
+ * The id under which Temporal or the database keeps an order of this request: the same for every try of one
+ * Idempotency-Key, whichever process has it; undefined for a request without a key.
+ */
+export function orderIdOf(request: FastifyRequest): string | undefined {
+  if (request.idempotency === null) return undefined;
+  const { principal, key } = request.idempotency;
+  const hash = createHash('sha256');
+  for (const part of ['chargeonce api order', principal, key])
+    hash.update(`${Buffer.byteLength(part)}:${part},`);
+  return `api-${hash.digest('hex')}`;
+}
