@@ -30,6 +30,7 @@ export async function chargesOf(
     pace: async () => {},
     reconcilePausesMs: [],
     absenceQuietMs: 3_600_000,
+    storedResponses: { purge: async () => 0 },
     crashPoint: async () => {},
     requireEnvironment: async () => {},
   };

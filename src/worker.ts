@@ -11,6 +11,8 @@ import { createBillingActivities, createChargeActivities } from './activities/in
 import { createPacer } from './activities/pace.ts';
 import { openDatabase } from './db/database.ts';
 import { temporalPlace } from './client/temporal-place.ts';
+import { queryable } from './db/queryable.ts';
+import { PostgresIdempotencyStore } from './http/idempotency/postgres-store.ts';
 import { ensureEnvironment, requireEnvironment } from './db/environment.ts';
 import { BILLING_TASK_QUEUE, CHARGE_TASK_QUEUE } from './domain/ids.ts';
 import { assertTimeouts, RECORD_WAIT_MS, SHUTDOWN_GRACE_MS } from './domain/timeouts.ts';
@@ -93,6 +95,7 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
       pace: createPacer(options.chargesPerSecond),
       reconcilePausesMs: options.reconcilePausesMs,
       absenceQuietMs: options.absenceQuietMs,
+      storedResponses: new PostgresIdempotencyStore(queryable(database.db)),
       crashPoint: options.crashPoint ?? (async () => {}),
       requireEnvironment: () => requireEnvironment(database.db, environment),
     });

@@ -21,6 +21,8 @@ export interface ActivityDeps {
   readonly pace: () => Promise<void>;
   /** pauses between the settle rounds of a run, in milliseconds */
   readonly reconcilePausesMs: readonly number[];
+  /** answers of the HTTP layer that are kept for repeats; removes at most so many whose time is over */
+  readonly storedResponses: { purge(limit: number): Promise<number> };
   /** what must pass after a send, and between two looks, before "no effect" counts as proof; milliseconds */
   readonly absenceQuietMs: number;
   /** a no-op outside crash tests, which stop one customer's charge there; null where no slot is concerned */

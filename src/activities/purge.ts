@@ -15,14 +15,15 @@ export interface PurgeReport {
 }
 
 /**
- * Removes what has served its time, batch by batch: events that were processed, notes of old sweeps. Slots,
- * keys, attempts and whatever is still waiting are never touched. Cut off or twice: the rest goes next time.
+ * Removes what has served its time, batch by batch: events that were processed, notes of old sweeps, stored
+ * responses that are answered no more. Slots, keys, attempts and whatever is still waiting are never touched. Cut off or twice: the rest goes next time.
  */
 export async function purge(deps: ActivityDeps): Promise<PurgeReport> {
   let purged = 0;
   const steps = [
     () => purgeWebhookEvents(deps.db, { olderThanDays: EVENTS_KEPT_DAYS, limit: BATCH }),
     () => purgeSweeps(deps.db, BATCH),
+    () => deps.storedResponses.purge(BATCH),
   ];
   for (const step of steps) {
     for (let batch = 0; batch < MAX_BATCHES; batch += 1) {

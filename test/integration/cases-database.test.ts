@@ -224,6 +224,34 @@ describe('a purge', () => {
   });
 });
 
+describe('a purge of stored responses', () => {
+  it('removes those whose time is over, in batches, and never a key in flight', async () => {
+    await sql`
+      INSERT INTO idempotency_records (principal, endpoint, idempotency_key, fingerprint, holder, state, lease_until,
+        completed_at, expires_at, status, headers, body)
+      SELECT 'tenant', '*', 'done ' || n, sha256('x'), gen_random_uuid(), 'COMPLETED'::idempotency_state, NULL::timestamptz,
+        now() - interval '25 hours', now() + (n - 700) * interval '1 hour', 200, '[]'::jsonb, ''::bytea
+      FROM generate_series(1, 710) AS n
+      UNION ALL
+      SELECT 'tenant', '*', 'in flight', sha256('x'), gen_random_uuid(), 'IN_PROGRESS', now() - interval '30 days',
+        NULL, NULL, NULL, NULL, NULL`.execute(engine.db);
+    expect(await purge(engine.deps)).toMatchObject({ purged: 700 });
+    const left = await rowCounts();
+    expect(left).toEqual([
+      { state: 'IN_PROGRESS', rows: 1 },
+      { state: 'COMPLETED', rows: 10 },
+    ]);
+  });
+});
+
+async function rowCounts() {
+  const { rows } = await sql`
+    SELECT state, count(*) AS rows FROM idempotency_records GROUP BY state ORDER BY state`.execute(
+    engine.db,
+  );
+  return rows;
+}
+
 describe('a list that changes while it is worked through', () => {
   it('S4: gives each customer of the snapshot one slot, and nobody else', async () => {
     const run = await planned();

@@ -88,6 +88,8 @@ export class World {
       pace: async () => {},
       reconcilePausesMs: RECONCILE_PAUSES_MS,
       absenceQuietMs: ABSENCE_QUIET_MS,
+      // No HTTP server stands in this world.
+      storedResponses: { purge: async () => 0 },
       crashPoint: async () => {},
       requireEnvironment: async () => {},
     };

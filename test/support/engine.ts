@@ -5,6 +5,8 @@ import { claimSlot } from '../../src/activities/claim-slot.ts';
 import type { ActivityDeps } from '../../src/activities/deps.ts';
 import { reconcile } from '../../src/activities/reconcile.ts';
 import { record } from '../../src/activities/record.ts';
+import { queryable } from '../../src/db/queryable.ts';
+import { PostgresIdempotencyStore } from '../../src/http/idempotency/index.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { ensureEnvironment, requireEnvironment } from '../../src/db/environment.ts';
 import { migrate } from '../../src/db/migrate.ts';
@@ -112,6 +114,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
     pace: async () => {},
     reconcilePausesMs: [1_000, 2_000],
     absenceQuietMs: 20,
+    storedResponses: new PostgresIdempotencyStore(queryable(database.db)),
     crashPoint: async () => {},
     requireEnvironment: () => requireEnvironment(database.db, { account, liveMode: false }),
   };

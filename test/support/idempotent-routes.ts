@@ -6,9 +6,9 @@ export const STORED_BYTES = 8 * 1024;
 
 export interface RouteState {
   /** counts a run of a handler and answers its number */
-  ran(): number;
+  readonly ran: () => number;
   /** what the slow handlers wait for */
-  opened(): Promise<void>;
+  readonly opened: () => Promise<void>;
 }
 
 /** A route for each way in which a handler can answer. */

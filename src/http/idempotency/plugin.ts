@@ -126,7 +126,7 @@ class Layer {
   enter(request: FastifyRequest, reply: FastifyReply, body: () => () => CapturedBody): boolean {
     const route = routeOf(request);
     if (route === false || SAFE.has(request.method) || request.is404) return true;
-    const reading = readKey(request.raw.headersDistinct['idempotency-key']);
+    const reading = readKey(linesOf(request));
     switch (reading.kind) {
       case 'key':
         request[PASSAGE] = {
@@ -169,7 +169,8 @@ class Layer {
         `the route ${request.routeOptions.url} was registered before the idempotency plugin`,
       );
     const principal = settings.principal(request);
-    if (principal === null || principal === '') return reply.code(401).send();
+    if (principal === null || principal === '')
+      throw Object.assign(new Error('who calls is not known'), { statusCode: 401 });
     if (principal.length > PRINCIPAL_MAX_LENGTH)
       throw new RangeError(`principal: has more than ${PRINCIPAL_MAX_LENGTH} characters`);
     const problem = this.#fingerprint(request, passage);
@@ -288,9 +289,10 @@ class Layer {
     let over = false;
     // The client is gone: what is answered from now on is stored all the same, but nobody waits for it.
     const gone = (): void => {
-      if (passage.settled || passage.answering) return;
+      if (passage.settled) return;
       // A promise of nothing is an empty answer; the framework sends none to a client that is gone.
-      if (over && !reply.sent && passage.tap?.began !== true) void reply.send();
+      if (over && !passage.answering && !reply.sent && passage.tap?.began !== true)
+        void reply.send();
       else setTimeout(() => this.#giveUp(reply, passage), this.settings.leaseMs).unref();
     };
     reply.raw.once('close', () => setImmediate(gone));
@@ -300,10 +302,11 @@ class Layer {
     };
   }
 
-  /** Long after its client is gone a handler has not answered: by itself it may, but its key waits no longer. */
+  /** Long after its client is gone a handler has not answered: it still may, but its key's lease is not kept up for it. */
   #giveUp(reply: FastifyReply, passage: Passage): void {
-    if (passage.settled || passage.answering || passage.held === null) return;
-    if (reply.sent || passage.tap?.began === true) passage.tap?.brokeOff();
+    if (passage.settled || passage.held === null) return;
+    const raw = reply.sent || passage.tap?.began === true;
+    if (raw && !passage.answering) passage.tap?.brokeOff();
     else this.keeper.drop(passage.held);
   }
 
@@ -373,6 +376,13 @@ class Layer {
     this.settings.onEvent(event, reply.request);
     return sendProblem(reply, this.settings.policyUrl, problem);
   }
+}
+
+/** Lines of one header are joined by commas; what has none is one line, and needs no second look. */
+function linesOf({ raw }: FastifyRequest): readonly string[] | undefined {
+  const joined = raw.headers['idempotency-key'];
+  if (typeof joined === 'string' && !joined.includes(',')) return [joined];
+  return raw.headersDistinct['idempotency-key'];
 }
 
 function routeOf(request: FastifyRequest): false | RouteIdempotency {
