@@ -168,7 +168,7 @@ async function readKeys(trx: Db, slot: SlotRef): Promise<readonly StoryKey[]> {
       g.reason, g.charge_id AS "chargeId", g.stripe_request_id AS "stripeRequestId", g.created_at AS "createdAt",
       g.first_sent_at AS "firstSentAt", g.finished_at AS "finishedAt"
     FROM charge_generations g WHERE ${ofSlot(slot, 'g')}
-    ORDER BY g.created_at, g.generation, g.operation DESC LIMIT ${MAX_ROWS}`.execute(trx);
+    ORDER BY g.created_at, g.generation, g.operation LIMIT ${MAX_ROWS}`.execute(trx);
   const attempts = await readAttempts(
     trx,
     keys.map((key) => key.idempotencyKey),

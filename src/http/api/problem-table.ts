@@ -75,6 +75,11 @@ export const PROBLEMS = {
     'No run of this period is known',
     'Nobody has planned this period in this namespace. POST /v1/runs starts it.',
   ),
+  'customer-unknown': kind(
+    404,
+    'The run does not have this customer',
+    'The period is planned, and its frozen plan does not have the customer. GET /v1/runs/{period}/customers lists those that it has.',
+  ),
   'run-not-under-way': kind(
     409,
     'The run is not under way',

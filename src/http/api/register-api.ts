@@ -5,12 +5,22 @@ import {
   validatorCompiler,
   type ZodTypeProvider,
 } from 'fastify-type-provider-zod';
-import { authenticate } from './auth.ts';
+import { idempotency, type IdempotencyOptions } from '../idempotency/index.ts';
+import type { HttpMetrics } from '../metrics.ts';
+import { authenticate, type AuthDeps } from './auth.ts';
 import type { ApiApp, ApiDeps } from './deps.ts';
+import { registerRunEvents } from './events.ts';
+import { POLICY_PAGE, timesOf } from './idempotency-rules.ts';
+import { boundConcurrency, quota } from './limits.ts';
+import { describeRoutes, registerDocs } from './openapi.ts';
+import { registerPages } from './pages.ts';
 import { answerErrors } from './problems.ts';
+import { answerUnknown, watchRoutes } from './unknown-routes.ts';
+import { registerCustomers } from './routes/customers.ts';
 import { registerMe } from './routes/me.ts';
 import { registerRunOrders } from './routes/run-orders.ts';
 import { registerRuns } from './routes/runs.ts';
+import { registerStory } from './routes/story.ts';
 
 /** What bounds callers of one server process. */
 export interface ApiLimits {
@@ -35,6 +45,8 @@ const LIMITS: ApiLimits = {
 
 export interface ApiOptions extends ApiDeps {
   readonly limits?: Partial<ApiLimits>;
+  readonly idempotency: Pick<IdempotencyOptions, 'store' | 'leaseMs' | 'retentionMs'>;
+  readonly metrics: HttpMetrics;
 }
 
 /** One line for each resource. */
@@ -42,27 +54,59 @@ const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [
   registerMe,
   registerRuns,
   registerRunOrders,
+  registerCustomers,
+  registerStory,
 ];
 
 /** The operator API under `/v1` and its documents. Its errors, tokens and limits are its own and reach no other route. */
 export async function registerApi(app: FastifyInstance, options: ApiOptions): Promise<void> {
   const limits = { ...LIMITS, ...options.limits };
-  const { db, log } = options;
+  const { db, log, metrics } = options;
+  const auth = { db, log, failuresPerMinute: limits.failuresPerMinute };
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
   answerErrors(app, log);
   app.decorateRequest('caller', null);
-  await app.register(rateLimit, { global: false });
-  await app.register(
-    async (v1) => {
-      v1.addHook('onRoute', (route) => {
-        route.bodyLimit ??= limits.bodyBytes;
-      });
-      v1.removeContentTypeParser('text/plain');
-      authenticate(v1, { db, log, failuresPerMinute: limits.failuresPerMinute });
-      const typed: ApiApp = v1.withTypeProvider<ZodTypeProvider>();
-      for (const register of ROUTES) register(typed, options);
-    },
-    { prefix: '/v1' },
-  );
+  await app.register(rateLimit, { global: false, enableDraftSpec: true });
+  await describeRoutes(app);
+  await app.register(async (v1) => registerV1(v1, { ...options, limits, auth }), { prefix: '/v1' });
+  await app.register(async (scraped) => {
+    authenticate(scraped, auth);
+    const config = { access: 'viewer' } as const;
+    scraped.get('/metrics', { config, schema: { hide: true } }, async (_request, reply) => {
+      const { contentType, text } = await metrics.render();
+      return reply.type(contentType).send(text);
+    });
+  });
+  registerPages(app, timesOf(options.idempotency));
+  await registerDocs(app);
+}
+
+interface V1Options extends ApiOptions {
+  readonly limits: ApiLimits;
+  readonly auth: AuthDeps;
+}
+
+/** In this order a request passes: room, token and role, key, body, parameters, claim of the key, quota, handler. */
+async function registerV1(v1: FastifyInstance, options: V1Options): Promise<void> {
+  const { limits, metrics, log } = options;
+  const known = watchRoutes(v1, limits.bodyBytes);
+  v1.setNotFoundHandler((request, reply) => answerUnknown(known, request, reply));
+  v1.removeContentTypeParser('text/plain');
+  boundConcurrency(v1, limits.concurrentRequests);
+  authenticate(v1, options.auth);
+  await v1.register(idempotency, {
+    ...options.idempotency,
+    principal: (request) => request.caller?.name ?? null,
+    policyUrl: POLICY_PAGE,
+    onEvent: (event) => metrics.countIdempotency(event),
+    onError: (error) => log.error({ err: error }, 'the store of Idempotency-Keys failed'),
+  });
+  v1.addHook('preHandler', quota(v1, limits.requestsPerMinute));
+  const typed: ApiApp = v1.withTypeProvider<ZodTypeProvider>();
+  for (const register of ROUTES) register(typed, options);
+  registerRunEvents(typed, options, {
+    streams: limits.streams,
+    onCount: (open) => metrics.showStreams(open),
+  });
 }

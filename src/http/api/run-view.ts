@@ -109,8 +109,14 @@ function within<T>({ temporal }: RunClient, ask: () => Promise<T>): Promise<T> {
 }
 
 /** Where Temporal's UI shows the run; null when the UI is not known. */
-export function workflowUrl({ temporalUiUrl, temporalNamespace }: ApiDeps, run: RunRef) {
+export function workflowUrl(deps: ApiDeps, run: RunRef): string | null {
+  return workflowUrlOf(deps, runWorkflowId(run));
+}
+
+/** The same of any workflow. */
+export function workflowUrlOf(deps: ApiDeps, workflowId: string): string | null {
+  const { temporalUiUrl, temporalNamespace } = deps;
   if (temporalUiUrl === null) return null;
-  const id = encodeURIComponent(runWorkflowId(run));
+  const id = encodeURIComponent(workflowId);
   return `${temporalUiUrl}/namespaces/${encodeURIComponent(temporalNamespace)}/workflows/${id}`;
 }
