@@ -40,6 +40,7 @@ export function buildApp(deps: AppDeps): FastifyInstance {
     }
     return refuse(reply, status < 400 ? 500 : status);
   });
+  deps.api?.metrics.watch(app);
   registerHealth(app, deps);
   void app.register(registerStripeWebhook, { ...deps.stripeWebhook, log: deps.log });
   if (deps.api !== undefined) void app.register(registerApi, deps.api);

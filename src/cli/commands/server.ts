@@ -1,4 +1,5 @@
 import type { Command } from '@commander-js/extra-typings';
+import type { Config } from '../../config.ts';
 import type { RunningServer, ServerOptions } from '../../server.ts';
 import { createLogger } from '../../log.ts';
 import { providerOf } from '../biller.ts';
@@ -8,11 +9,22 @@ import { SERVER_PORT } from '../parts.ts';
 import { untilInterrupted, withSession, type Shell } from '../shell.ts';
 import { subscribeToSimulator, webhookSecretsOf } from '../simulator-webhooks.ts';
 
+const EXPLANATION = `
+/v1/…                   the operator API (docs/api.md); tokens: "chargeonce tokens create"
+GET  /docs              the API to browse; also /openapi.json, /problems and /idempotency
+POST /webhooks/stripe   signed by one of STRIPE_WEBHOOK_SECRETS; refused when none is set
+GET  /healthz           the process answers
+GET  /readyz            the database answers too; says whether Temporal does
+GET  /metrics           for Prometheus, with a token
+
+Plain HTTP: put TLS in front of it before it listens beyond this machine.`;
+
+/** `server`: the operator API and the webhooks in this process, until it is interrupted. */
 export function registerServer(program: Command, shell: Shell): void {
   program
     .command('server')
     .description(
-      "run the HTTP server until Ctrl-C: takes Stripe's webhooks and has the customers they name looked at",
+      "run the HTTP server until Ctrl-C: the operator API, and Stripe's webhooks, which have the customers they name looked at",
     )
     .option(
       '--port <port>',
@@ -21,13 +33,7 @@ export function registerServer(program: Command, shell: Shell): void {
     )
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--json', 'print the address as one JSON object')
-    .addHelpText(
-      'after',
-      '\nPOST /webhooks/stripe   signed by one of STRIPE_WEBHOOK_SECRETS; refused when none is set\n' +
-        'GET  /healthz           the process answers\n' +
-        'GET  /readyz            the database answers too\n\n' +
-        'Plain HTTP: put TLS in front of it before it listens beyond this machine.',
-    )
+    .addHelpText('after', EXPLANATION)
     .action(async (options) => {
       const json = options.json === true;
       const needs = { temporal: true, stripe: true, waitsForVault: true };
@@ -42,6 +48,12 @@ export function registerServer(program: Command, shell: Shell): void {
           ...providerOf(biller),
           mode: config.mode,
           webhookSecrets,
+          api: {
+            zone: config.BILLING_ZONE,
+            resolveApprovers: config.RESOLVE_APPROVERS,
+            vaultAdmin: vaultAdminOf(config),
+            temporalUiUrl: platform.temporalUiUrl,
+          },
           host: options.host,
           port: options.port ?? config.SERVER_PORT ?? SERVER_PORT,
           log: createLogger(config.LOG_LEVEL),
@@ -62,6 +74,8 @@ export function registerServer(program: Command, shell: Shell): void {
           output.result({
             url: server.url,
             port: server.port,
+            apiUrl: `${server.url}/v1`,
+            docsUrl: `${server.url}/docs`,
             webhookUrl: `${server.url}/webhooks/stripe`,
             webhooks: secret !== undefined,
             pid: process.pid,
@@ -73,6 +87,11 @@ export function registerServer(program: Command, shell: Shell): void {
         }
       });
     });
+}
+
+/** Both or nothing: a token without an address, or the reverse, reaches no vault. */
+function vaultAdminOf({ VAULT_ADMIN_URL: url, VAULT_ADMIN_TOKEN: token }: Config) {
+  return url === undefined || token === undefined ? null : { url, token };
 }
 
 async function start(options: ServerOptions): Promise<RunningServer> {

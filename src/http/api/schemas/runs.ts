@@ -92,6 +92,12 @@ export const runProgress = z.object({
 
 export type RunProgressAnswer = z.infer<typeof runProgress>;
 
+/** The stream of a run: text of events, not JSON. */
+export const progressEvents = {
+  description: 'A stream of events',
+  content: { 'text/event-stream': { schema: z.any() } },
+};
+
 export const runAnswer = runProgress.extend({
   reasons: z
     .array(
