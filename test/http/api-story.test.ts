@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { writeAuditEntry } from '../../src/db/audit-log.ts';
 import { storeWebhookEvent } from '../../src/db/webhook-events.ts';
+import { story } from '../../src/http/api/schemas/story.ts';
 import type { SlotRef } from '../../src/domain/ids.ts';
 import {
   attend,
@@ -119,7 +120,7 @@ describe('GET /v1/runs/{period}/customers/{customer}', () => {
     const slot = fresh();
     await attend(engine.deps, slot);
     const { body } = await api.call('GET', pathOf(slot));
-    const { timeline } = body as { timeline: { at: string; kind: string; text: string }[] };
+    const { timeline } = story.parse(body);
     expect(timeline.map(({ kind }) => kind)).toEqual([
       'key',
       'key',
@@ -192,7 +193,7 @@ describe('GET /v1/runs/{period}/customers/{customer}', () => {
         { actor: 'olga', action: 'rerun.alreadyCharged', reason: 'the customer called' },
       ],
     });
-    const { events } = body as { events: { event_id: string }[] };
+    const { events } = story.parse(body);
     expect(events.map(({ event_id }) => event_id)).toEqual(['evt_intent', 'evt_slot']);
   });
 

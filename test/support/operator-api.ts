@@ -4,9 +4,12 @@ import pino from 'pino';
 import { z } from 'zod';
 import { hashApiToken, newApiToken } from '../../src/api-token.ts';
 import { insertApiToken, type ApiRole } from '../../src/db/api-tokens.ts';
+import { queryable } from '../../src/db/queryable.ts';
 import type { DB } from '../../src/db/schema.ts';
 import type { ApiOptions } from '../../src/http/api/register-api.ts';
 import { buildApp } from '../../src/http/build-app.ts';
+import { PostgresIdempotencyStore } from '../../src/http/idempotency/index.ts';
+import { httpMetrics } from '../../src/http/metrics.ts';
 import { portOf } from '../../src/listening.ts';
 
 /** An answer of the API. */
@@ -66,6 +69,8 @@ export async function startOperatorApi(
     zone: 'UTC',
     resolveApprovers: 1,
     now: () => new Date(),
+    idempotency: { store: new PostgresIdempotencyStore(queryable(db)) },
+    metrics: httpMetrics(),
     ...parts,
   };
   const app = buildApp({

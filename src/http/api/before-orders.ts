@@ -50,13 +50,17 @@ async function reachTemporal(deps: ApiDeps) {
 
 /**
  * The id under which Temporal or the database keeps an order of this request: the same for every try of one
- * Idempotency-Key, whichever process has it; undefined for a request without a key.
+ * Idempotency-Key, whichever process has it; undefined for a request without a key. `about` tells the orders of one
+ * request apart.
  */
-export function orderIdOf(request: FastifyRequest): string | undefined {
+export function orderIdOf(
+  request: Pick<FastifyRequest, 'idempotency'>,
+  about: readonly string[] = [],
+): string | undefined {
   if (request.idempotency === null) return undefined;
   const { principal, key } = request.idempotency;
   const hash = createHash('sha256');
-  for (const part of ['chargeonce api order', principal, key])
+  for (const part of ['chargeonce api order', principal, key, ...about])
     hash.update(`${Buffer.byteLength(part)}:${part},`);
   return `api-${hash.digest('hex')}`;
 }

@@ -1,11 +1,6 @@
-import {
-  isGrpcServiceError,
-  WorkflowNotFoundError,
-  WorkflowUpdateFailedError,
-  WorkflowUpdateRPCTimeoutOrCancelledError,
-} from '@temporalio/client';
 import type { FastifyRequest } from 'fastify';
 import type { RunClient } from '../../../client.ts';
+import { orderFailureOf } from '../../../client/order-failure.ts';
 import { readRun } from '../../../db/runs.ts';
 import { runWorkflowId, type RunRef } from '../../../domain/ids.ts';
 import { callerOf } from '../auth.ts';
@@ -26,9 +21,6 @@ type Order = keyof typeof SUMMARIES;
 
 /** A worker has to answer for the run; without one nothing would come. */
 const ANSWER_TIMEOUT_MS = 10_000;
-
-/** gRPC's codes for an answer that did not come: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE. */
-const NO_ANSWER: ReadonlySet<number> = new Set([1, 4, 14]);
 
 /** `POST /v1/runs/{period}/pause|resume|stop`: orders to a run under way, each with who and why. */
 export function registerRunOrders(app: ApiApp, deps: ApiDeps): void {
@@ -101,7 +93,9 @@ async function explained(
   deps: ApiDeps,
   { run, order, error }: { run: RunRef; order: Order; error: unknown },
 ): Promise<unknown> {
-  if (error instanceof WorkflowNotFoundError) {
+  const failure = orderFailureOf(error);
+  if (failure === null) return error;
+  if (failure.kind === 'notFound') {
     const planned = await readRun(deps.db, run);
     if (planned === null) return new ApiProblem('run-unknown', unknownText(run));
     const { state } = planned;
@@ -110,12 +104,7 @@ async function explained(
       state,
     });
   }
-  if (error instanceof WorkflowUpdateFailedError)
-    return new ApiProblem('order-refused', error.cause?.message ?? 'the run gave no reason');
-  const late =
-    error instanceof WorkflowUpdateRPCTimeoutOrCancelledError ||
-    (isGrpcServiceError(error) && NO_ANSWER.has(error.code));
-  if (!late) return error;
+  if (failure.kind === 'refused') return new ApiProblem('order-refused', failure.said);
   deps.log.warn({ err: error, run: runWorkflowId(run) }, 'a run did not answer an order');
   return new ApiProblem(
     'run-not-answering',
