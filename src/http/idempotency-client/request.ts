@@ -21,7 +21,7 @@ export interface PreparedRequest {
 
 export type FetchLike = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
-export interface Attempt {
+interface Attempt {
   readonly id: string;
   readonly signal: AbortSignal;
 }

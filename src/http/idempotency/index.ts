@@ -1,5 +1,6 @@
 // The Idempotency-Key layer as other applications have it: nothing here knows of billing.
 export { idempotency } from './plugin.ts';
+export { migrationSql } from './migration.ts';
 export type {
   IdempotencyEvent,
   IdempotencyOptions,

@@ -1,0 +1,30 @@
+// Only type-checked, as a consumer of the package would be.
+import Fastify from 'fastify';
+import { Pool } from 'pg';
+import {
+  idempotency,
+  migrationSql,
+  PostgresIdempotencyStore,
+  type IdempotencyStore,
+} from 'chargeonce/idempotency';
+
+const pool = new Pool();
+const store: IdempotencyStore = new PostgresIdempotencyStore(pool);
+const sql: string = migrationSql();
+const app = Fastify();
+await pool.query(sql);
+await app.register(idempotency, {
+  store,
+  principal: (request) => request.headers.host ?? null,
+  policyUrl: '/idempotency',
+  endpoint: 'route',
+});
+app.post('/a', { config: { idempotency: { takeover: 'rerun' } } }, async (request) => {
+  const fence: number | undefined = request.idempotency?.fence;
+  return { fence, aborted: request.idempotency?.signal.aborted };
+});
+app.post('/b', { config: { idempotency: false } }, async () => 'ok');
+// @ts-expect-error -- there is no such way to take over
+app.post('/c', { config: { idempotency: { takeover: 'perhaps' } } }, async () => 'ok');
+// @ts-expect-error -- a store is required
+await app.register(idempotency, { principal: () => 'a', policyUrl: '/' });
