@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
 import type {
   FastifyInstance,
   FastifyReply,
@@ -8,6 +9,7 @@ import type {
 } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
 import { captureBody, type CapturedBody } from './body-capture.ts';
+import { followHandler } from './course.ts';
 import { fingerprint } from './fingerprint.ts';
 import { Keeper, type Held } from './keeper.ts';
 import { readKey } from './key.ts';
@@ -113,10 +115,9 @@ class Layer {
     const wrapped: RouteHandlerMethod = function wrapped(request, reply) {
       const passage = request[PASSAGE];
       if (passage?.held == null) return handler.call(this, request, reply);
-      const over = watch(request, reply, passage);
+      const follow = watch(request, reply, passage);
       const result: unknown = handler.call(this, request, reply);
-      if (result instanceof Promise) void result.then(over, over);
-      return result;
+      return result instanceof Promise ? follow(result) : result;
     };
     route.handler = wrapped;
     route.config = { ...route.config, [TELLS]: true };
@@ -237,6 +238,8 @@ class Layer {
       body: keepsBody(request) ? body : null,
     });
     if (written !== 'lost') return outgoing;
+    // The rest of a large one, which nobody reads now.
+    if (outgoing instanceof Readable) outgoing.destroy();
     return this.#answerOfTheOther(request, reply, passage.held);
   }
 
@@ -277,32 +280,20 @@ class Layer {
     return written;
   }
 
-  /**
-   * Sees to it that every handler that began comes to an end here. Answers the function to call when its promise is
-   * over.
-   */
-  #watch(request: FastifyRequest, reply: FastifyReply, passage: Passage): () => void {
+  /** Sees to it that every handler that began comes to an end here. Answers what follows its promise. */
+  #watch(request: FastifyRequest, reply: FastifyReply, passage: Passage) {
     passage.began = true;
     passage.tap = new RawTap(reply.raw, this.settings.maxStoredBytes, (answer) =>
       this.#sentRaw(request, passage, answer),
     );
-    let over = false;
-    // The client is gone: what is answered from now on is stored all the same, but nobody waits for it.
-    const gone = (): void => {
-      if (passage.settled) return;
-      // A promise of nothing is an empty answer; the framework sends none to a client that is gone.
-      if (over && !passage.answering && !reply.sent && passage.tap?.began !== true)
-        void reply.send();
-      else setTimeout(() => this.#giveUp(reply, passage), this.settings.leaseMs).unref();
-    };
-    reply.raw.once('close', () => setImmediate(gone));
-    return () => {
-      over = true;
-      if (reply.raw.destroyed) setImmediate(gone);
-    };
+    const giveUp = () => this.#giveUp(reply, passage);
+    return followHandler(reply, passage, { patienceMs: this.settings.leaseMs, giveUp });
   }
 
-  /** Long after its client is gone a handler has not answered: it still may, but its key's lease is not kept up for it. */
+  /**
+   * Long after its client is gone something that is no promise has not answered: it still may, but its key's lease is
+   * not kept up for it.
+   */
   #giveUp(reply: FastifyReply, passage: Passage): void {
     if (passage.settled || passage.held === null) return;
     const raw = reply.sent || passage.tap?.began === true;
