@@ -19,8 +19,8 @@ interface Unwritten {
 const RETRY_MS = 1_000;
 /** What the end of the process waits for a store that is away. */
 const LAST_TRIES_MS = 3_000;
-/** Answers and keys to give back that wait for the store; beyond it the leases end them. */
-const MAX_UNWRITTEN = 10_000;
+/** Keys to give back that wait for the store; beyond it their leases end them. Answers are never left out. */
+const MAX_TO_GIVE_BACK = 10_000;
 
 /**
  * Keeps the leases of this process's keys, and what could not be written yet. As long as an answer waits here its key
@@ -88,7 +88,9 @@ export class Keeper {
   }
 
   #writeLater(unwritten: Unwritten): void {
-    if (this.#unwritten.size < MAX_UNWRITTEN) this.#unwritten.add(unwritten);
+    // While the store is away nothing new is claimed: there are no more answers than handlers that were at work.
+    const isAnswer = unwritten.response !== null;
+    if (isAnswer || this.#unwritten.size < MAX_TO_GIVE_BACK) this.#unwritten.add(unwritten);
     this.#wake();
   }
 
@@ -139,8 +141,10 @@ export class Keeper {
         for (const held of this.#held)
           if (held.hold.holder === unwritten.hold.holder) this.drop(held);
       } catch (error) {
-        // The others would fail like it.
         this.#settings.onError(error);
+        // The others would most likely fail like it. If it is the only one, it must not stand in their way.
+        this.#unwritten.delete(unwritten);
+        this.#unwritten.add(unwritten);
         return;
       }
     }
