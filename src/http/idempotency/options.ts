@@ -126,7 +126,8 @@ export function settingsOf(options: IdempotencyOptions): Settings {
   if (forbidden.length > 0)
     throw new TypeError(`storedHeaders: ${forbidden.join(', ')} cannot be answered again`);
   if (options.policyUrl === '') throw new TypeError('policyUrl: is empty');
-  if (!(leaseMs >= MIN_LEASE_MS)) throw new RangeError(`leaseMs: at least ${MIN_LEASE_MS}`);
+  if (positive('leaseMs', leaseMs) < MIN_LEASE_MS)
+    throw new RangeError(`leaseMs: at least ${MIN_LEASE_MS}`);
   return {
     store: options.store,
     principal: options.principal,
@@ -146,6 +147,7 @@ export function settingsOf(options: IdempotencyOptions): Settings {
 }
 
 function positive(name: string, value: number): number {
-  if (!(value > 0)) throw new RangeError(`${name}: must be above 0`);
+  if (!Number.isSafeInteger(value) || value <= 0)
+    throw new RangeError(`${name}: must be a whole number above 0`);
   return value;
 }
