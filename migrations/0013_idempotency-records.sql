@@ -100,8 +100,12 @@ BEGIN
       RETURN;
     END IF;
     IF record.holder = p_holder THEN
-      -- The same try again, whose first answer was lost.
-      RETURN QUERY SELECT 'claimed', record.fence, NULL::idempotency_state, NULL::smallint, NULL::jsonb, NULL::bytea;
+      -- The same try again, whose first answer was lost: its lease begins anew.
+      UPDATE idempotency_records SET lease_until = lease
+      WHERE principal = p_principal AND endpoint = p_endpoint AND idempotency_key = p_key
+        AND state = 'IN_PROGRESS' AND holder = p_holder AND fence = record.fence;
+      CONTINUE WHEN NOT FOUND;
+      RETURN QUERY SELECT CASE WHEN record.taken_over THEN 'takenOver' ELSE 'claimed' END, record.fence, NULL::idempotency_state, NULL::smallint, NULL::jsonb, NULL::bytea;
       RETURN;
     END IF;
     IF record.lease_until > now() THEN
