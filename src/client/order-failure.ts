@@ -16,9 +16,9 @@ export type OrderFailure =
   | { readonly kind: 'busy' }
   | { readonly kind: 'notFound' };
 
-/** gRPC's codes for an answer that did not come: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE. */
+/** gRPC's codes for an answer that did not come: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE; and RESOURCE_EXHAUSTED. */
 const NO_ANSWER: ReadonlySet<number> = new Set([1, 4, 14]);
-const RESOURCE_EXHAUSTED = 8;
+const TOO_MANY: ReadonlySet<number> = new Set([8]);
 
 /** What the error of an update says about its order; null for an error of another kind. Pure. */
 export function orderFailureOf(error: unknown): OrderFailure | null {
@@ -28,6 +28,6 @@ export function orderFailureOf(error: unknown): OrderFailure | null {
   if (error instanceof WorkflowUpdateRPCTimeoutOrCancelledError) return { kind: 'noAnswer' };
   const cause = error instanceof ServiceError ? error.cause : error;
   if (!isGrpcServiceError(cause)) return null;
-  if (cause.code === RESOURCE_EXHAUSTED) return { kind: 'busy' };
+  if (TOO_MANY.has(cause.code)) return { kind: 'busy' };
   return NO_ANSWER.has(cause.code) ? { kind: 'noAnswer' } : null;
 }

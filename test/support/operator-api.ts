@@ -47,10 +47,15 @@ export interface OperatorApi {
   close(): Promise<void>;
 }
 
+type OperatorApiParts = Partial<Omit<ApiOptions, 'idempotency'>> & {
+  /** how long an answer is given again */
+  readonly retentionMs?: number;
+};
+
 /** Starts the application with the API in it. What a test does not give is away: Temporal, Stripe, the vault. */
 export async function startOperatorApi(
   db: Kysely<DB>,
-  parts: Partial<ApiOptions> = {},
+  { retentionMs, ...parts }: OperatorApiParts = {},
 ): Promise<OperatorApi> {
   const log = pino({ level: 'silent' });
   const account = parts.account ?? 'acct_test';
@@ -69,7 +74,10 @@ export async function startOperatorApi(
     zone: 'UTC',
     resolveApprovers: 1,
     now: () => new Date(),
-    idempotency: { store: new PostgresIdempotencyStore(queryable(db)) },
+    idempotency: {
+      store: new PostgresIdempotencyStore(queryable(db)),
+      ...(retentionMs === undefined ? {} : { retentionMs }),
+    },
     metrics: httpMetrics(),
     ...parts,
   };

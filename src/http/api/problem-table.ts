@@ -80,6 +80,16 @@ export const PROBLEMS = {
     'The run does not have this customer',
     'The period is planned, and its frozen plan does not have the customer. GET /v1/runs/{period}/customers lists those that it has.',
   ),
+  'already-charged': kind(
+    409,
+    'The customer is charged already',
+    'A charged slot is never charged again, whoever orders it. Nothing was sent.',
+  ),
+  'nothing-due': kind(
+    409,
+    'The customer has nothing to be charged',
+    'The amount of the frozen plan is zero, or there is no payment method. Import one, then order the rerun with a new Idempotency-Key.',
+  ),
   'run-not-under-way': kind(
     409,
     'The run is not under way',

@@ -18,6 +18,7 @@ import { answerErrors } from './problems.ts';
 import { answerUnknown, watchRoutes } from './unknown-routes.ts';
 import { registerCustomers } from './routes/customers.ts';
 import { registerMe } from './routes/me.ts';
+import { registerReruns } from './routes/reruns.ts';
 import { registerRunOrders } from './routes/run-orders.ts';
 import { registerRuns } from './routes/runs.ts';
 import { registerStory } from './routes/story.ts';
@@ -56,6 +57,7 @@ const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [
   registerRunOrders,
   registerCustomers,
   registerStory,
+  registerReruns,
 ];
 
 /** The operator API under `/v1` and its documents. Its errors, tokens and limits are its own and reach no other route. */

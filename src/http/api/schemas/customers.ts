@@ -21,7 +21,7 @@ export const outcomeReason = z
   });
 
 /** The mark keeps a cursor of another list from being taken for one of this. */
-const runCursor = z.tuple([z.literal('run'), z.string().max(64)]);
+export const runCursor = z.tuple([z.literal('run'), z.string().max(64)]);
 const importedCursor = z.tuple([z.literal('imported'), z.string().max(64)]);
 
 /** `?namespace=&outcome=&reason=&limit=&after=`. */
