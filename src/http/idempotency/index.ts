@@ -1,4 +1,5 @@
 // The Idempotency-Key layer as other applications have it: nothing here knows of billing.
+export { storeConformance, type ConformanceCheck, type ConformanceTools } from './conformance.ts';
 export { idempotency } from './plugin.ts';
 export { migrationSql } from './migration.ts';
 export type {
