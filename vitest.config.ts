@@ -52,6 +52,15 @@ export default defineConfig({
       },
       {
         test: {
+          name: 'failures',
+          include: ['test/failures/**/*.test.ts'],
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
           name: 'embedded',
           include: ['test/integration/embedded/**/*.test.ts'],
           testTimeout: 60_000,

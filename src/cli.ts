@@ -6,6 +6,7 @@ import { registerDemo } from './cli/commands/demo.ts';
 import { registerDoctor } from './cli/commands/doctor.ts';
 import { registerDuplicates } from './cli/commands/duplicates.ts';
 import { registerEnvironment } from './cli/commands/environment.ts';
+import { registerFailures } from './cli/commands/failures.ts';
 import { registerIdempotency } from './cli/commands/idempotency.ts';
 import { registerImport } from './cli/commands/import.ts';
 import { registerRerun } from './cli/commands/rerun.ts';
@@ -83,6 +84,7 @@ function buildProgram(shell: Shell): Command {
     registerSchedule,
     registerAudit,
     registerDuplicates,
+    registerFailures,
     registerEnvironment,
     registerWorker,
     registerServer,

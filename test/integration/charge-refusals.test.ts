@@ -4,7 +4,7 @@ import { planRun } from '../../src/db/runs.ts';
 import type { SlotRef } from '../../src/domain/ids.ts';
 import type { PaymentIntentFacts } from '../../src/payments/gateway.ts';
 import { createStripeGateway } from '../../src/payments/stripe-gateway.ts';
-import { startWireServer, type WireServer } from '../support/fakes-http.ts';
+import { startWireServer, type WireServer } from '../../failures/harness/wire-server.ts';
 import {
   attend,
   chargesOf,

@@ -9,7 +9,7 @@ import {
   type WireAction,
   type WireRequest,
   type WireServer,
-} from '../support/fakes-http.ts';
+} from '../../failures/harness/wire-server.ts';
 import { runRef } from '../support/names.ts';
 import { createForm, RUN_TOKEN, startTestVault, type TestVault } from '../support/vault.ts';
 

@@ -12,7 +12,7 @@ const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', imp
 /** Roughly the same length each; the first is shown as it goes. */
 const GROUPS = [
   ['unit', 'integration'],
-  ['http', 'simulation', 'workflow', 'chaos'],
+  ['http', 'failures', 'simulation', 'workflow', 'chaos'],
   ['embedded', 'e2e'],
 ];
 

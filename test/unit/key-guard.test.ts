@@ -9,7 +9,7 @@ import {
   type WireAction,
   type WireRequest,
   type WireServer,
-} from '../support/fakes-http.ts';
+} from '../../failures/harness/wire-server.ts';
 
 const INTENT = {
   id: 'pi_1',

@@ -1,0 +1,102 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { Client, escapeIdentifier } from 'pg';
+import { openPlatform, type Platform } from '../../src/cli/platform.ts';
+import { loadConfig } from '../../src/config.ts';
+import { migrate } from '../../src/db/migrate.ts';
+import { installTelemetry } from '../../src/telemetry.ts';
+import { runAll, type Undo } from '../../src/undo.ts';
+
+/** What all exhibits share: a PostgreSQL server and a Temporal dev server, embedded, and nothing that is configured. */
+export interface House {
+  readonly platform: Platform;
+  /** One that nobody has billed here yet: all exhibits share one Temporal. */
+  nextPeriod(): string;
+  /** An empty database of its own. */
+  emptyDatabase(): Promise<string>;
+  /** A database with our schema, and nothing in it. */
+  migratedDatabase(): Promise<string>;
+  close(): Promise<void>;
+}
+
+const FIRST_YEAR = 2031;
+/** What reaches the embedded parts of the caller's environment; no service that is configured. */
+const PASSED_ON = [
+  'PATH',
+  'HOME',
+  'LANG',
+  'TMPDIR',
+  'TEMPORAL_SOURCES',
+  'TEMPORAL_CLI_PATH',
+  'CHARGEONCE_CACHE',
+  'NODE_COMPILE_CACHE',
+];
+
+let quiet = false;
+/** Exhibits make workers fail by the dozen; that is the point of them, and no news. */
+function quietWorkers(): void {
+  if (!quiet) installTelemetry({ level: 'error' });
+  quiet = true;
+}
+
+/** Brings the parts up in a folder of their own, which goes with them. */
+export async function openHouse(
+  env: NodeJS.ProcessEnv,
+  note: (message: string) => void,
+): Promise<House> {
+  quietWorkers();
+  const home = await mkdtemp(path.join(tmpdir(), 'chargeonce-failures-'));
+  const undo: Undo = [() => rm(home, { recursive: true, force: true })];
+  try {
+    const own = Object.fromEntries(PASSED_ON.map((name) => [name, env[name]]));
+    const config = loadConfig({ ...own, CHARGEONCE_HOME: home });
+    const needs = { temporal: true };
+    const platform = await openPlatform({ config, env: own, needs, note, embeddedOnly: true });
+    undo.push(() => platform.close());
+    const databases = databasesOf(platform.databaseUrl.reveal());
+    let periods = 0;
+    const nextPeriod = (): string => {
+      const year = FIRST_YEAR + Math.floor(periods / 12);
+      const month = String((periods % 12) + 1).padStart(2, '0');
+      periods += 1;
+      return `${year}-${month}`;
+    };
+    return { platform, nextPeriod, ...databases, close: () => runAll(undo) };
+  } catch (error) {
+    await runAll(undo);
+    throw error;
+  }
+}
+
+function databasesOf(serverUrl: string) {
+  let template: Promise<string> | undefined;
+  const create = async (from?: string): Promise<string> => {
+    const name = `exhibit_${randomBytes(6).toString('hex')}`;
+    const client = new Client({ connectionString: serverUrl });
+    await client.connect();
+    try {
+      const copy = from === undefined ? '' : ` TEMPLATE ${escapeIdentifier(from)}`;
+      await client.query(`CREATE DATABASE ${escapeIdentifier(name)}${copy}`);
+    } finally {
+      await client.end();
+    }
+    return name;
+  };
+  const urlOf = (name: string): string => {
+    const url = new URL(serverUrl);
+    url.pathname = `/${name}`;
+    return url.href;
+  };
+  return {
+    emptyDatabase: async () => urlOf(await create()),
+    async migratedDatabase() {
+      template ??= create().then(async (name) => {
+        await migrate(urlOf(name));
+        return name;
+      });
+      return urlOf(await create(await template));
+    },
+  };
+}

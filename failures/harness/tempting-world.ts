@@ -1,0 +1,93 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { Simulator } from '../../src/simulator/index.ts';
+import type { Shop } from './exhibit.ts';
+import {
+  startWireServer,
+  type WireAction,
+  type WireRequest,
+  type WireServer,
+} from './wire-server.ts';
+
+/** What a careless program finds: Stripe, its customers, a network that misbehaves, and a database if it wants one. */
+export interface TemptingWorld extends Shop {
+  readonly stripe: Simulator;
+  /** A network in front of Stripe that does what the script says with each request. */
+  wire(script: (request: WireRequest, count: number) => WireAction): Promise<WireServer>;
+  /** The address of an empty PostgreSQL database. */
+  database(): Promise<string>;
+  /**
+   * Runs a file in so many processes of its own, all at once, and waits for their end. Each is ready when it sends
+   * 'ready', and begins at 'go'. They get the shop as SHOP, in JSON, and what else is given. Answers their exit codes.
+   */
+  replicas(file: URL, count: number, env?: Readonly<Record<string, string>>): Promise<number[]>;
+}
+
+/** What the world is made of; `undo` ends what the code has left behind. */
+export interface TemptingParts {
+  readonly shop: Shop;
+  readonly stripe: Simulator;
+  readonly newDatabase: () => Promise<string>;
+  readonly undo: (() => Promise<void>)[];
+}
+
+/** Longest that a process of an exhibit may run; then it is killed, and the exhibit fails. */
+const REPLICA_TIMEOUT_MS = 20_000;
+
+export function temptingWorld({ shop, stripe, newDatabase, undo }: TemptingParts): TemptingWorld {
+  return {
+    ...shop,
+    stripe,
+    async wire(script) {
+      const server = await startWireServer(script, shop.stripeUrl);
+      undo.push(() => server.close());
+      return server;
+    },
+    database: newDatabase,
+    replicas: (file, count, env = {}) => runReplicas({ file, count, shop, env }),
+  };
+}
+
+async function runReplicas(of: {
+  readonly file: URL;
+  readonly count: number;
+  readonly shop: Shop;
+  readonly env: Readonly<Record<string, string>>;
+}): Promise<number[]> {
+  const children = Array.from({ length: of.count }, (_, replica) =>
+    fork(fileURLToPath(of.file), [], {
+      env: { PATH: '', ...of.env, SHOP: JSON.stringify(of.shop), REPLICA: String(replica) },
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    }),
+  );
+  const timer = setTimeout(() => {
+    for (const child of children) child.kill('SIGKILL');
+  }, REPLICA_TIMEOUT_MS);
+  try {
+    const ended = children.map(async (child) => {
+      const [code]: readonly unknown[] = await once(child, 'exit');
+      return typeof code === 'number' ? code : 1;
+    });
+    // One that ends before it is ready has failed, and has said why.
+    await Promise.race([
+      Promise.all(children.map((child) => once(child, 'message'))),
+      Promise.all(ended),
+    ]);
+    for (const child of children) if (child.connected) child.send('go');
+    return await Promise.all(ended);
+  } finally {
+    clearTimeout(timer);
+    for (const child of children) child.kill('SIGKILL');
+  }
+}
+
+/** In a replica: the shop that it was given, once all replicas are ready. */
+export async function shopOfReplica(env: NodeJS.ProcessEnv): Promise<Shop> {
+  process.send?.('ready');
+  await once(process, 'message');
+  process.disconnect();
+  // Written by `runReplicas`.
+  const shop: Shop = JSON.parse(env['SHOP'] ?? '');
+  return shop;
+}
