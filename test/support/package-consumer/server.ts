@@ -5,6 +5,7 @@ import {
   idempotency,
   migrationSql,
   PostgresIdempotencyStore,
+  storeConformance,
   type IdempotencyStore,
 } from 'chargeonce/idempotency';
 
@@ -23,6 +24,7 @@ app.post('/a', { config: { idempotency: { takeover: 'rerun' } } }, async (reques
   const fence: number | undefined = request.idempotency?.fence;
   return { fence, aborted: request.idempotency?.signal.aborted };
 });
+for (const check of storeConformance()) await check.run(store, { shortMs: 5, patienceMs: 1_000 });
 app.post('/b', { config: { idempotency: false } }, async () => 'ok');
 // @ts-expect-error -- there is no such way to take over
 app.post('/c', { config: { idempotency: { takeover: 'perhaps' } } }, async () => 'ok');
