@@ -1,7 +1,7 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance, RouteOptions } from 'fastify';
-import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod';
 import type { OpenAPIV3_1 } from 'openapi-types';
 import { VERSION } from '../../version.ts';
 import { KEY_MAX_LENGTH } from '../idempotency/key.ts';
@@ -64,9 +64,8 @@ export async function describeRoutes(app: FastifyInstance): Promise<void> {
       return { schema: { ...schema, ...extensionsOf(from.route) }, url };
     },
     transformObject: (from) => {
-      if (!('openapiObject' in from)) throw new TypeError('this is made for OpenAPI 3');
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the version that is asked for above
-      return complete(from.openapiObject as OpenAPIV3_1.Document);
+      return complete(jsonSchemaTransformObject(from) as OpenAPIV3_1.Document);
     },
   });
 }
@@ -120,15 +119,36 @@ function complete(document: OpenAPIV3_1.Document): OpenAPIV3_1.Document {
           ...(operation.parameters ?? []),
           { $ref: '#/components/parameters/IdempotencyKey' },
         ];
+      for (const answer of Object.values(operation.responses ?? {}))
+        if ('description' in answer && answer.description === 'Default Response')
+          answer.description = 'Done';
       operation.responses = { ...operation.responses, ...responsesOf(codes) };
     }
   }
   document.components = {
     ...document.components,
-    schemas: { ...document.components?.schemas, Problem: PROBLEM_SCHEMA },
+    schemas: { ...usedSchemas(document), Problem: PROBLEM_SCHEMA },
     parameters: { IdempotencyKey: KEY_PARAMETER },
   };
   return document;
+}
+
+/** Schemas come in two forms, as they are sent and as they are answered; what nobody refers to is left out. */
+function usedSchemas(document: OpenAPIV3_1.Document): Record<string, OpenAPIV3_1.SchemaObject> {
+  const schemas = document.components?.schemas ?? {};
+  const used = new Map<string, OpenAPIV3_1.SchemaObject>();
+  const follow = (value: unknown): void => {
+    for (const [, name = ''] of JSON.stringify(value).matchAll(
+      /"#\/components\/schemas\/(\w+)"/g,
+    )) {
+      const schema = schemas[name];
+      if (schema === undefined || used.has(name)) continue;
+      used.set(name, schema);
+      follow(schema);
+    }
+  };
+  follow(document.paths);
+  return Object.fromEntries(used);
 }
 
 /** `post /v1/runs/{period}/pause` → `postRunsPeriodPause`. */

@@ -5,6 +5,7 @@ import { readRunSummary, type RunSummary } from '../../db/run-summary.ts';
 import { NO_OUTCOMES } from '../../domain/charge.ts';
 import { runWorkflowId, type RunRef } from '../../domain/ids.ts';
 import type { ApiDeps } from './deps.ts';
+import { ApiProblem } from './problems.ts';
 import type { RunProgressAnswer } from './schemas/runs.ts';
 
 /** What Temporal is asked beside the database; without its answer the rest is shown all the same. */
@@ -46,8 +47,7 @@ function nameOf(run: RunRef) {
 
 /** A run that has been started and has frozen nothing yet, or never came so far. */
 async function unplanned(deps: ApiDeps, run: RunRef): Promise<RunProgressAnswer | null> {
-  const client = await deps.temporal();
-  const known = await within(client, () => describe(client, run));
+  const known = await askTemporal(deps, run);
   if (known === null) return null;
   return {
     ...nameOf(run),
@@ -65,6 +65,19 @@ async function unplanned(deps: ApiDeps, run: RunRef): Promise<RunProgressAnswer 
     planned_at: null,
     completed_at: null,
   };
+}
+
+async function askTemporal(deps: ApiDeps, run: RunRef) {
+  try {
+    const client = await deps.temporal();
+    return await within(client, () => describe(client, run));
+  } catch (error) {
+    deps.log.warn({ err: error }, 'Temporal cannot say whether a run was started');
+    throw new ApiProblem('temporal-unavailable', {
+      detail: `${run.period} (${run.namespace}) has no plan here, and Temporal, which does not answer, knows whether it was started`,
+      retryAfterSeconds: 5,
+    });
+  }
 }
 
 async function describe(
