@@ -34,7 +34,7 @@ interface Order {
 }
 
 /** Statements of ours that change something; COMMIT stands for what was written before it. */
-const WRITES = /\b(?:insert|update|delete|commit)\b/i;
+const WRITES = /\b(?:insert|update|delete|commit|idempotency_claim)\b/i;
 /** Enough for a statement with its parameters; a claim carries two request bodies. */
 const MAX_EXCHANGE_TEXT = 64 * 1024;
 /** The type byte and the length that begin each message of the server. */
