@@ -69,6 +69,28 @@ export async function resolveSlot(
   });
 }
 
+/** The decision about a slot in which a person has said just this; null when there is none. Reads only. */
+export async function readDecision(
+  db: Db,
+  slot: SlotRef,
+  said: Pick<Resolution, 'evidence' | 'operator'> & { readonly verdict: Verdict['as'] },
+): Promise<{ readonly generation: number } | null> {
+  const row = await db
+    .selectFrom('slot_resolutions')
+    .select('generation')
+    .where('namespace', '=', slot.namespace)
+    .where('period', '=', slot.period)
+    .where('customer_id', '=', slot.customerId)
+    .where('decides', '=', true)
+    .where('verdict', '=', said.verdict)
+    .where('operator', '=', said.operator)
+    .where('evidence', '=', said.evidence)
+    .orderBy('id', 'desc')
+    .limit(1)
+    .executeTakeFirst();
+  return row ?? null;
+}
+
 /** Keys that were sent and have no answer, and whether one of them may still be sent again. */
 async function readOpenKeys(trx: Db, slot: SlotRef): Promise<{ keys: number; young: boolean }> {
   const { rows } = await sql<{ keys: number; young: boolean }>`

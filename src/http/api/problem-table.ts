@@ -90,6 +90,31 @@ export const PROBLEMS = {
     'The customer has nothing to be charged',
     'The amount of the frozen plan is zero, or there is no payment method. Import one, then order the rerun with a new Idempotency-Key.',
   ),
+  'resolution-not-open': kind(
+    409,
+    'There is nothing to resolve',
+    'Only a customer whose charge is in doubt can be resolved. The member "state" says how it stands.',
+  ),
+  'resolution-too-early': kind(
+    409,
+    'Stripe still answers by itself',
+    'The key of the charge is younger than 23 hours, so its outcome is asked for and not decided by a person.',
+  ),
+  'stripe-disagrees': kind(
+    409,
+    'Stripe shows something else',
+    'What was said of the charge does not agree with what Stripe shows; the detail says how. Nothing was changed.',
+  ),
+  'charge-taken': kind(
+    409,
+    'The charge pays something else already',
+    'A charge pays one customer in one period. Nothing was changed.',
+  ),
+  'stripe-unavailable': kind(
+    503,
+    'Stripe gave no answer',
+    'Nothing was changed. Send it again with a new Idempotency-Key.',
+  ),
   'run-not-under-way': kind(
     409,
     'The run is not under way',

@@ -19,6 +19,7 @@ import { answerUnknown, watchRoutes } from './unknown-routes.ts';
 import { registerCustomers } from './routes/customers.ts';
 import { registerMe } from './routes/me.ts';
 import { registerReruns } from './routes/reruns.ts';
+import { registerResolutions } from './routes/resolutions.ts';
 import { registerRunOrders } from './routes/run-orders.ts';
 import { registerRuns } from './routes/runs.ts';
 import { registerStory } from './routes/story.ts';
@@ -34,6 +35,8 @@ export interface ApiLimits {
   readonly concurrentRequests: number;
   /** server-sent events, over all runs */
   readonly streams: number;
+  /** how long a stream may be silent; milliseconds */
+  readonly heartbeatMs: number;
 }
 
 const LIMITS: ApiLimits = {
@@ -42,6 +45,8 @@ const LIMITS: ApiLimits = {
   requestsPerMinute: 1_200,
   concurrentRequests: 128,
   streams: 64,
+  // Proxies cut what is silent for a minute, and our own sockets after half of one.
+  heartbeatMs: 15_000,
 };
 
 export interface ApiOptions extends ApiDeps {
@@ -58,6 +63,7 @@ const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [
   registerCustomers,
   registerStory,
   registerReruns,
+  registerResolutions,
 ];
 
 /** The operator API under `/v1` and its documents. Its errors, tokens and limits are its own and reach no other route. */
@@ -109,6 +115,7 @@ async function registerV1(v1: FastifyInstance, options: V1Options): Promise<void
   for (const register of ROUTES) register(typed, options);
   registerRunEvents(typed, options, {
     streams: limits.streams,
+    heartbeatMs: limits.heartbeatMs,
     onCount: (open) => metrics.showStreams(open),
   });
 }

@@ -1,32 +1,22 @@
-import { randomUUID } from 'node:crypto';
-import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import type { RunClient } from '../../../client.ts';
 import { orderFailureOf } from '../../../client/order-failure.ts';
 import { listRunCustomers } from '../../../db/run-customers.ts';
 import { readRun } from '../../../db/runs.ts';
-import type { RerunAnswer } from '../../../domain/charge.ts';
+import type { RerunAnswer, RerunOrder } from '../../../domain/charge.ts';
 import type { CustomerId } from '../../../domain/customer-id.ts';
 import { parseCustomerId } from '../../../domain/customer-id.ts';
 import { runWorkflowId, type RunRef, type SlotRef } from '../../../domain/ids.ts';
-import { callerOf } from '../auth.ts';
-import { orderIdOf, readyForOrders } from '../before-orders.ts';
+import { readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
 import { cursorOf } from '../paging.ts';
 import { ApiProblem } from '../problems.ts';
+import { ANSWER_TIMEOUT_MS, giveRerun, RERUN_ANSWER, rerunOrderOf } from '../rerun-order.ts';
 import { namespaceQuery, runParams, slotParams } from '../schemas/common.ts';
 import { runCursorKey } from '../schemas/customers.ts';
-import {
-  rerunAnswer,
-  rerunBody,
-  rerunsAnswer,
-  rerunsBody,
-  type RERUN_ANSWERS,
-} from '../schemas/reruns.ts';
+import { rerunAnswer, rerunBody, rerunsAnswer, rerunsBody } from '../schemas/reruns.ts';
 import { unknownText } from './runs.ts';
 
-/** A worker has to answer for the run; without one nothing would come. */
-const ANSWER_TIMEOUT_MS = 10_000;
 /** Below the ten that Temporal lets one run have open at once, so that another order has room beside it. */
 const AT_ONCE = 5;
 /** Nothing new is ordered after that: with the last answers it stays below the 30 s after which a silent socket is cut. */
@@ -78,12 +68,12 @@ function registerOne(app: ApiApp, deps: ApiDeps): void {
       const slot = { period, namespace: request.query.namespace, customerId };
       await requireRun(deps, slot);
       const client = await deps.temporal();
-      const order = orderOf(request, slot, request.body.reason);
-      const answer = await give(client, order).catch((error: unknown) => {
+      const order = rerunOrderOf(request, slot, request.body.reason);
+      const answer = await giveRerun(client, order).catch((error: unknown) => {
         throw explained(deps, slot, error);
       });
       if (answer !== 'accepted' && answer !== 'inDoubt') throw endOf(answer, slot);
-      return reply.code(202).send({ answer: ANSWERS[answer], request_id: order.requestId });
+      return reply.code(202).send({ answer: RERUN_ANSWER[answer], request_id: order.requestId });
     },
   );
 }
@@ -114,7 +104,7 @@ function registerMany(app: ApiApp, deps: ApiDeps): void {
         deps,
         client,
         customers.map((customerId) =>
-          orderOf(request, { ...run, customerId }, request.body.reason),
+          rerunOrderOf(request, { ...run, customerId }, request.body.reason),
         ),
       );
       // Nobody answered at all: a problem says more than a list.
@@ -133,38 +123,12 @@ async function requireRun({ db }: ApiDeps, run: RunRef): Promise<void> {
   if ((await readRun(db, run)) === null) throw new ApiProblem('run-unknown', unknownText(run));
 }
 
-interface Order extends SlotRef {
-  readonly operator: string;
-  readonly reason: string;
-  readonly requestId: string;
-}
-
-function orderOf(request: FastifyRequest, slot: SlotRef, reason: string): Order {
-  const { namespace, period, customerId } = slot;
-  // By customer too: the key itself may be used again when its stored response is purged.
-  const requestId = orderIdOf(request, [namespace, period, customerId]) ?? randomUUID();
-  return { namespace, period, customerId, operator: callerOf(request).name, reason, requestId };
-}
-
-function give(client: RunClient, order: Order): Promise<RerunAnswer> {
-  const deadline = Date.now() + ANSWER_TIMEOUT_MS;
-  return client.temporal.withDeadline(deadline, () => client.rerunCustomer(order));
-}
-
-const ANSWERS = {
-  accepted: 'accepted',
-  inDoubt: 'in_doubt',
-  alreadyCharged: 'already_charged',
-  nothingDue: 'nothing_due',
-  unknownCustomer: 'unknown_customer',
-} as const satisfies Record<RerunAnswer, (typeof RERUN_ANSWERS)[number]>;
-
 /** What an answer after which nothing follows is told as. */
 function endOf(
   answer: Exclude<RerunAnswer, 'accepted' | 'inDoubt'>,
   { customerId, period, namespace }: SlotRef,
 ): ApiProblem {
-  const state = ANSWERS[answer];
+  const state = RERUN_ANSWER[answer];
   switch (answer) {
     case 'alreadyCharged':
       return new ApiProblem('already-charged', {
@@ -230,7 +194,7 @@ type Result = z.input<typeof rerunsAnswer>['data'][number];
 async function giveMany(
   deps: ApiDeps,
   client: RunClient,
-  orders: readonly Order[],
+  orders: readonly RerunOrder[],
 ): Promise<Result[]> {
   const results: (Result | undefined)[] = orders.map(() => undefined);
   const stopAtMs = performance.now() + ORDERING_MS;
@@ -250,9 +214,9 @@ async function giveMany(
   );
 }
 
-async function resultOf(deps: ApiDeps, client: RunClient, order: Order): Promise<Result> {
+async function resultOf(deps: ApiDeps, client: RunClient, order: RerunOrder): Promise<Result> {
   try {
-    return shown(order, ANSWERS[await give(client, order)], null);
+    return shown(order, RERUN_ANSWER[await giveRerun(client, order)], null);
   } catch (error) {
     const failure = orderFailureOf(error);
     if (failure?.kind === 'refused') return shown(order, 'refused', failure.said);
@@ -264,7 +228,7 @@ async function resultOf(deps: ApiDeps, client: RunClient, order: Order): Promise
   }
 }
 
-function shown(order: Order, answer: Result['answer'], detail: string | null): Result {
+function shown(order: RerunOrder, answer: Result['answer'], detail: string | null): Result {
   return { customer_id: order.customerId, answer, request_id: order.requestId, detail };
 }
 
