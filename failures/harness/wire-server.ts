@@ -18,13 +18,15 @@ interface WireReply {
 
 /**
  * What happens to one request: `close` cuts the connection after reading it, `forward` passes it on,
- * `forwardThenClose` passes it on and cuts the connection instead of answering.
+ * `forwardThenClose` passes it on and cuts the connection instead of answering, `forwardThen` passes it on and answers
+ * something else.
  */
 export type WireAction =
   | WireReply
   | 'close'
   | 'forward'
   | 'forwardThenClose'
+  | { readonly forwardThen: WireReply }
   | { readonly raw: string; readonly status: number };
 
 export interface WireServer {
@@ -50,7 +52,11 @@ export async function startWireServer(
       body: await text(incoming),
     };
     requests.push(request);
-    const action = script(request, requests.length);
+    let action = script(request, requests.length);
+    if (typeof action === 'object' && 'forwardThen' in action) {
+      await passOn(request, target ?? '');
+      action = action.forwardThen;
+    }
     if (action === 'close') {
       incoming.socket.destroy();
       return;
