@@ -44,6 +44,8 @@ export const ADA: Caller = { name: 'ada', role: 'admin' };
 export interface OperatorApi {
   readonly url: string;
   call(method: string, path: string, request?: Request): Promise<Answered>;
+  /** A token of this caller, for what `call` does not do. */
+  tokenOf(caller: Caller): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -104,6 +106,7 @@ export async function startOperatorApi(
   };
   return {
     url,
+    tokenOf,
     call: async (method, path, request = {}) =>
       send(new URL(path, url), method, { ...request, token: await tokenOf(request.as ?? OLGA) }),
     close: () => app.close(),

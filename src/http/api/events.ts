@@ -13,12 +13,10 @@ import { progressEvents, type RunProgressAnswer } from './schemas/runs.ts';
 export interface EventLimits {
   /** streams over all runs of this process */
   readonly streams: number;
-  readonly heartbeatMs?: number;
+  readonly heartbeatMs: number;
   readonly onCount?: (streams: number) => void;
 }
 
-/** Proxies cut what is silent for a minute, and our own sockets after half of one. */
-const HEARTBEAT_MS = 15_000;
 /** A client that does not read is let go of, before it fills the memory. */
 const UNREAD_BYTES = 256 * 1024;
 /** How long a browser waits before it comes again. */
@@ -53,7 +51,7 @@ export function registerRunEvents(app: ApiApp, deps: ApiDeps, limits: EventLimit
       const run = { period: request.params.period, namespace: request.query.namespace };
       if ((await readProgress(deps, run)) === null)
         return problem(reply, 'run-unknown', unknownText(run));
-      const stream = new EventStream(limits.heartbeatMs ?? HEARTBEAT_MS);
+      const stream = new EventStream(limits.heartbeatMs);
       const leave = feeds.listen(keyOf(run), {
         onValue: (progress) => stream.event('progress', progress),
         onEnd: () => stream.end(),
