@@ -42,6 +42,8 @@ export interface Exhibit {
   readonly rule: string;
   /** the harm that the tempting code does; it has to be seen in every run */
   readonly harm: Harm;
+  /** how many customers it has to harm; 1 unless said */
+  readonly harmed?: number;
   /** how many customers are due; 1 unless said */
   readonly customers?: number;
   readonly tempting: (world: TemptingWorld) => Promise<void>;

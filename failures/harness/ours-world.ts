@@ -10,12 +10,7 @@ import { startVault, type RunningVault, type VaultOptions } from '../../src/vaul
 import { startWorker, type RunningWorker, type WorkerOptions } from '../../src/worker.ts';
 import type { Shop } from './exhibit.ts';
 import type { House } from './house.ts';
-import {
-  startWireServer,
-  type WireAction,
-  type WireRequest,
-  type WireServer,
-} from './wire-server.ts';
+import { startWireServer, type WireScript, type WireServer } from './wire-server.ts';
 
 /** The same shop with chargeonce: its database, its Temporal, and the same Stripe and network as the tempting code has. */
 export interface OursWorld extends Shop {
@@ -32,7 +27,7 @@ export interface OursWorld extends Shop {
   /** A vault in front of Stripe; it alone has the key then. */
   addVault(options?: Partial<VaultOptions>): Promise<RunningVault>;
   /** A network in front of Stripe; workers that are added afterwards go through it. */
-  wire(script: (request: WireRequest, count: number) => WireAction): Promise<WireServer>;
+  wire(script: WireScript): Promise<WireServer>;
   /** Ends something that the exhibit has opened when the exhibit is over, in reverse order. */
   defer(end: () => Promise<unknown>): void;
 }

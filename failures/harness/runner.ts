@@ -48,8 +48,8 @@ async function tryTempting(
     // Careless code often ends in an error as well; the harm is what counts.
     const ended = thrown === null ? '' : `, and it ended with: ${thrown}`;
     if (way === 'tempting') {
-      const harmless = `did no harm (${exhibit.harm} was to be seen): ${inWords(outcome)}${ended}`;
-      return { outcome, problem: outcome[exhibit.harm] > 0 ? null : harmless };
+      const harmless = `did too little harm (${exhibit.harm} was to be seen): ${inWords(outcome)}${ended}`;
+      return { outcome, problem: outcome[exhibit.harm] >= (exhibit.harmed ?? 1) ? null : harmless };
     }
     const wrong = isRight(outcome) ? null : `is no fix: ${inWords(outcome)}${ended}`;
     return { outcome, problem: wrong };

@@ -3,18 +3,13 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Simulator } from '../../src/simulator/index.ts';
 import type { Shop } from './exhibit.ts';
-import {
-  startWireServer,
-  type WireAction,
-  type WireRequest,
-  type WireServer,
-} from './wire-server.ts';
+import { startWireServer, type WireScript, type WireServer } from './wire-server.ts';
 
 /** What a careless program finds: Stripe, its customers, a network that misbehaves, and a database if it wants one. */
 export interface TemptingWorld extends Shop {
   readonly stripe: Simulator;
-  /** A network in front of Stripe that does what the script says with each request. */
-  wire(script: (request: WireRequest, count: number) => WireAction): Promise<WireServer>;
+  /** A network in front of Stripe that does what the script says with each request. Replicas then go through it. */
+  wire(script: WireScript): Promise<WireServer>;
   /** The address of an empty PostgreSQL database. */
   database(): Promise<string>;
   /**
@@ -36,16 +31,19 @@ export interface TemptingParts {
 const REPLICA_TIMEOUT_MS = 20_000;
 
 export function temptingWorld({ shop, stripe, newDatabase, undo }: TemptingParts): TemptingWorld {
+  let { stripeUrl } = shop;
   return {
     ...shop,
     stripe,
     async wire(script) {
       const server = await startWireServer(script, shop.stripeUrl);
       undo.push(() => server.close());
+      stripeUrl = server.url;
       return server;
     },
     database: newDatabase,
-    replicas: (file, count, env = {}) => runReplicas({ file, count, shop, env }),
+    replicas: (file, count, env = {}) =>
+      runReplicas({ file, count, shop: { ...shop, stripeUrl }, env }),
   };
 }
 

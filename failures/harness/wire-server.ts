@@ -29,6 +29,9 @@ export type WireAction =
   | { readonly forwardThen: WireReply }
   | { readonly raw: string; readonly status: number };
 
+/** Decides what happens to a request; it may wait with that, for another request or for whatever else happens. */
+export type WireScript = (request: WireRequest, count: number) => WireAction | Promise<WireAction>;
+
 export interface WireServer {
   readonly url: string;
   readonly requests: WireRequest[];
@@ -36,10 +39,7 @@ export interface WireServer {
 }
 
 /** An HTTP server that does what `script` says for each request, in front of `target` if one is given. */
-export async function startWireServer(
-  script: (request: WireRequest, count: number) => WireAction,
-  target?: string,
-): Promise<WireServer> {
+export async function startWireServer(script: WireScript, target?: string): Promise<WireServer> {
   const requests: WireRequest[] = [];
   const answer = async (
     incoming: http.IncomingMessage,
@@ -52,7 +52,7 @@ export async function startWireServer(
       body: await text(incoming),
     };
     requests.push(request);
-    let action = script(request, requests.length);
+    let action = await script(request, requests.length);
     if (typeof action === 'object' && 'forwardThen' in action) {
       await passOn(request, target ?? '');
       action = action.forwardThen;
