@@ -28,6 +28,8 @@ export type ImportResult =
       /** In the order of the file, at most a thousand. */
       readonly problems: readonly ImportProblem[];
       readonly problemCount: number;
+      /** nothing is wrong with the file: another import is being written right now */
+      readonly busy: boolean;
     };
 
 export type ImportOptions = {
@@ -36,6 +38,10 @@ export type ImportOptions = {
   readonly input: string | Readable;
   /** Who asks for it, for the audit log. */
   readonly actor: string;
+  /** Why, for the audit log. */
+  readonly reason?: string;
+  /** Everything is checked and counted, and nothing is kept. */
+  readonly dryRun?: boolean;
 };
 
 const BATCH_ROWS = 1000;
@@ -57,19 +63,33 @@ export async function importCustomers(options: ImportOptions): Promise<ImportRes
     const source = await openCsv(options.input);
     // Nothing but the temporary table has been written when there are problems, so committing
     // then is the same as rolling back.
-    return await options.db
-      .transaction()
-      .execute((trx) => importInTransaction(trx, source, options.actor));
+    return await options.db.transaction().execute(async (trx) => {
+      const result = await importInTransaction(trx, source, options);
+      if (options.dryRun === true && result.ok) throw new DryRun(result);
+      return result;
+    });
   } catch (error) {
     if (error instanceof UnreadableCsv) return refusedFile(error.line, error.message);
+    if (error instanceof DryRun) return error.result;
     throw error;
+  }
+}
+
+/** Thrown to roll back what was only to be tried. */
+class DryRun extends Error {
+  override readonly name = 'DryRun';
+  readonly result: ImportResult;
+
+  constructor(result: ImportResult) {
+    super('rolled back: it was to be tried only');
+    this.result = result;
   }
 }
 
 async function importInTransaction(
   trx: Transaction<DB>,
   source: CsvSource,
-  actor: string,
+  { actor, reason }: ImportOptions,
 ): Promise<ImportResult> {
   await sql`SELECT set_config('idle_in_transaction_session_timeout', ${String(MAX_PAUSE_OF_INPUT_MS)}, true)`.execute(
     trx,
@@ -79,22 +99,34 @@ async function importInTransaction(
   const { rows, lastLine } = await stageFile(trx, source, problems);
   await reportDuplicates(trx, problems);
   if (problems.count() > 0) {
-    return { ok: false, problems: problems.listed(), problemCount: problems.count() };
+    return {
+      ok: false,
+      problems: problems.listed(),
+      problemCount: problems.count(),
+      busy: false,
+    };
   }
   // Two imports that merge different lines in turn could leave a mixture of both files.
   if (!(await onlyImport(trx))) {
-    return refusedFile(0, 'another import is being written right now; try again when it is done');
+    const message = 'another import is being written right now; try again when it is done';
+    return { ...refusedFile(0, message), busy: true };
   }
   const counts = await mergeStaged(trx, lastLine);
   const sha256 = source.sha256();
   const unchanged = rows - counts.inserted - counts.updated;
   const result = { rows, ...counts, unchanged, sha256 };
-  await writeAuditEntry(trx, { actor, action: 'customers.imported', details: result });
+  await writeAuditEntry(trx, {
+    actor,
+    action: 'customers.imported',
+    ...(reason === undefined ? {} : { reason }),
+    details: result,
+  });
   return { ok: true, ...result, warnings: await mergeWarnings(trx) };
 }
 
-function refusedFile(line: number, message: string): ImportResult {
-  return { ok: false, problems: [{ line, column: '', message }], problemCount: 1 };
+function refusedFile(line: number, message: string) {
+  const problems: ImportProblem[] = [{ line, column: '', message }];
+  return { ok: false, problems, problemCount: 1, busy: false } as const;
 }
 
 async function stageFile(

@@ -115,6 +115,16 @@ export const PROBLEMS = {
     'Stripe gave no answer',
     'Nothing was changed. Send it again with a new Idempotency-Key.',
   ),
+  'import-invalid': kind(
+    400,
+    'The file cannot be imported',
+    'Nothing of it was imported. The member "errors" has the line and the column of each problem, the first thousand of them. Mend the file and send it with a new Idempotency-Key.',
+  ),
+  'import-busy': kind(
+    409,
+    'Another import is being written',
+    'Nothing is wrong with the file, and nothing of it was imported. Send it with a new Idempotency-Key when the other one is done.',
+  ),
   'run-not-under-way': kind(
     409,
     'The run is not under way',

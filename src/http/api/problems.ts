@@ -8,6 +8,8 @@ export interface FieldProblem {
   readonly in: 'body' | 'query' | 'path' | 'headers';
   /** `customers[2].amount`, as one would write it; empty when it is the whole */
   readonly field: string;
+  /** of a file: 1 is its first line; 0 the file as a whole */
+  readonly line?: number;
   readonly problem: string;
 }
 

@@ -17,6 +17,7 @@ import { registerPages } from './pages.ts';
 import { answerErrors } from './problems.ts';
 import { answerUnknown, watchRoutes } from './unknown-routes.ts';
 import { registerCustomers } from './routes/customers.ts';
+import { registerImport } from './routes/import.ts';
 import { registerMe } from './routes/me.ts';
 import { registerReruns } from './routes/reruns.ts';
 import { registerResolutions } from './routes/resolutions.ts';
@@ -64,6 +65,7 @@ const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [
   registerStory,
   registerReruns,
   registerResolutions,
+  registerImport,
 ];
 
 /** The operator API under `/v1` and its documents. Its errors, tokens and limits are its own and reach no other route. */
