@@ -110,6 +110,25 @@ export async function describeSchedule(
   }
 }
 
+/**
+ * Lets the Schedule tick no more, or again; the note says who and why. Twice: it stays so, with the note of the second.
+ * False when there is none.
+ */
+export async function holdSchedule(
+  client: Client,
+  namespace: BillingNamespace,
+  order: { readonly paused: boolean; readonly note: string },
+): Promise<boolean> {
+  const handle = client.schedule.getHandle(scheduleId(namespace));
+  try {
+    await (order.paused ? handle.pause(order.note) : handle.unpause(order.note));
+    return true;
+  } catch (error) {
+    if (error instanceof ScheduleNotFoundError) return false;
+    throw error;
+  }
+}
+
 /** Removes the Schedule; runs it has started go on. False when there was none. */
 export async function removeSchedule(
   client: Client,

@@ -1,9 +1,21 @@
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { claimSlot } from '../../src/activities/claim-slot.ts';
+import { noteUnknown } from '../../src/db/reviews.ts';
+import { planRun } from '../../src/db/runs.ts';
 import type { RunRef, SlotRef } from '../../src/domain/ids.ts';
 import { rerunsAnswer } from '../../src/http/api/schemas/reruns.ts';
-import { chargesOf, insertCustomers, readSlot, runRef, slotRef } from '../support/engine.ts';
-import { PAUL, startOperatorApi, VERA, type OperatorApi } from '../support/operator-api.ts';
+import {
+  ageSends,
+  attend,
+  chargesOf,
+  insertCustomers,
+  readSlot,
+  runRef,
+  setFaults,
+  slotRef,
+} from '../support/engine.ts';
+import { ADA, PAUL, startOperatorApi, VERA, type OperatorApi } from '../support/operator-api.ts';
 import { startQuietDevServer, startStack, type Stack } from '../support/stack.ts';
 
 const DECLINED = 'pm_card_visa_chargeDeclined';
@@ -18,6 +30,7 @@ beforeAll(async () => {
   api = await startOperatorApi(stack.db, {
     account: stack.deps.account,
     temporal: async () => stack.client,
+    gatewayOf: () => stack.deps.gateway,
   });
   await insertCustomers(stack.db, [
     { id: 'good' },
@@ -53,11 +66,12 @@ async function settles(slot: SlotRef, state: string): Promise<void> {
   await expect.poll(async () => (await readSlot(stack.db, slot)).state).toBe(state);
 }
 
-async function rerunsLogged(customer: string) {
+async function rerunsLogged(customer: string, run: RunRef = RUN) {
   return stack.db
     .selectFrom('audit_log')
     .select(['actor', 'action', 'reason'])
     .where('customer_id', '=', customer)
+    .where('period', '=', run.period)
     .where('action', 'like', 'rerun.%')
     .orderBy('id')
     .execute();
@@ -195,5 +209,123 @@ describe('POST /v1/runs/{period}/reruns', () => {
         status: 400,
         body: { code: 'parameter-invalid' },
       });
+  });
+});
+
+describe('POST …/resolution as absent', () => {
+  it('bills the customer again at once, on the same PaymentIntent', async () => {
+    const run = runRef('2031-02');
+    await planRun(stack.db, run, 'test');
+    const slot = slotRef('good', run);
+    await claimSlot(stack.deps, slot);
+    setFaults(stack.simulator, {
+      endpoint: 'payment_intents.confirm',
+      kind: 'resetBefore',
+      rate: 1,
+    });
+    await attend(stack.deps, slot, 1);
+    stack.simulator.setFaults(undefined);
+    await ageSends(stack.db, slot, '80 hours');
+    const unknown = { generation: 1, reason: 'look_up_failed', reviewAfterHours: 72 };
+    await noteUnknown(stack.db, slot, unknown);
+    const { payment_intent_id: intent } = await readSlot(stack.db, slot);
+    const path = `/v1/runs/${run.period}/customers/good/resolution`;
+    const body = { as: 'absent', evidence: 'nothing in the dashboard' };
+    expect(await api.call('POST', path, { as: PAUL, body })).toMatchObject({
+      status: 200,
+      body: { answer: 'decided', generation: 1, rerun: 'accepted' },
+    });
+    await settles(slot, 'charged');
+    expect(await readSlot(stack.db, slot)).toMatchObject({
+      generation: 2,
+      payment_intent_id: intent,
+    });
+    expect(await rerunsLogged('good', run)).toEqual([
+      { actor: 'paul', action: 'rerun.accepted', reason: `resolved as absent: ${body.evidence}` },
+    ]);
+  });
+});
+
+describe('/v1/schedule', () => {
+  const path = '/v1/schedule?namespace=overage';
+
+  it('is made, changed, paused, resumed and removed, each with who and why in the audit log', async () => {
+    const none = await api.call('GET', path, { as: VERA });
+    expect(none).toMatchObject({ status: 404, body: { code: 'schedule-unknown' } });
+    const body = { day: 3, time: '06:30', zone: 'Europe/Berlin', reason: 'bill by itself' };
+    const tried = await api.call('PUT', `${path}&dry_run=true`, { as: ADA, body });
+    expect(tried).toMatchObject({ status: 200, body: { action: 'created', dry_run: true } });
+    expect(await api.call('GET', path)).toMatchObject({ status: 404 });
+    const made = await api.call('PUT', path, { as: ADA, body });
+    expect(made).toMatchObject({
+      status: 200,
+      body: { schedule_id: 'billing-schedule.overage', action: 'created', dry_run: false },
+    });
+    const changed = await api.call('PUT', path, { as: ADA, body: { ...body, day: 4 } });
+    expect(changed).toMatchObject({
+      body: { action: 'updated', changes: [{ setting: 'calendar', to: expect.any(String) }] },
+    });
+    const held = await api.call('POST', '/v1/schedule/pause?namespace=overage', {
+      body: { reason: 'prices are wrong' },
+    });
+    expect(held).toMatchObject({
+      status: 200,
+      body: { paused: true, note: 'paused by olga: prices are wrong', zone: 'Europe/Berlin' },
+    });
+    const goes = await api.call('POST', '/v1/schedule/resume?namespace=overage', {
+      body: { reason: 'prices are right' },
+    });
+    expect(goes).toMatchObject({
+      body: {
+        paused: false,
+        next_ticks: [expect.any(String), expect.any(String), expect.any(String)],
+      },
+    });
+    const removed = { status: 200, body: { removed: true } };
+    expect(await api.call('DELETE', path, { as: ADA, body: { reason: 'by hand' } })).toMatchObject(
+      removed,
+    );
+    expect(await api.call('DELETE', path, { as: ADA, body: { reason: 'by hand' } })).toMatchObject({
+      body: { removed: false },
+    });
+    const logged = await stack.db
+      .selectFrom('audit_log')
+      .select(['actor', 'action', 'reason'])
+      .where('namespace', '=', 'overage')
+      .orderBy('id')
+      .execute();
+    expect(logged.map(({ actor, action, reason: why }) => [actor, action, why])).toEqual([
+      ['ada', 'schedule.set_ordered', 'bill by itself'],
+      ['ada', 'schedule.set_ordered', 'bill by itself'],
+      ['olga', 'schedule.pause_ordered', 'prices are wrong'],
+      ['olga', 'schedule.resume_ordered', 'prices are right'],
+      ['ada', 'schedule.remove_ordered', 'by hand'],
+      ['ada', 'schedule.remove_ordered', 'by hand'],
+    ]);
+  });
+
+  it('refuses a time that a clock change skips, and changes nothing', async () => {
+    const body = { every: 'day', time: '02:30', zone: 'Europe/Berlin', reason: 'x' };
+    expect(await api.call('PUT', path, { as: ADA, body })).toMatchObject({
+      status: 400,
+      body: { code: 'schedule-skips', detail: expect.stringContaining('Europe/Berlin') },
+    });
+    expect(await api.call('GET', path)).toMatchObject({ status: 404 });
+  });
+
+  it('is changed by admins, paused by operators, and never without a reason', async () => {
+    const body = { reason: 'x' };
+    expect(await api.call('PUT', path, { as: PAUL, body })).toMatchObject({ status: 403 });
+    expect(await api.call('DELETE', path, { as: PAUL, body })).toMatchObject({ status: 403 });
+    const pause = '/v1/schedule/pause';
+    expect(await api.call('POST', pause, { as: VERA, body })).toMatchObject({ status: 403 });
+    expect(await api.call('POST', pause, { body })).toMatchObject({ status: 404 });
+    for (const wrong of [
+      {},
+      { day: 29, ...body },
+      { zone: 'Mars/Base', ...body },
+      { time: '6', ...body },
+    ])
+      expect(await api.call('PUT', path, { as: ADA, body: wrong })).toMatchObject({ status: 400 });
   });
 });

@@ -125,6 +125,16 @@ export const PROBLEMS = {
     'Another import is being written',
     'Nothing is wrong with the file, and nothing of it was imported. Send it with a new Idempotency-Key when the other one is done.',
   ),
+  'schedule-unknown': kind(
+    404,
+    'There is no schedule',
+    'Nothing starts the runs of this namespace by itself. PUT /v1/schedule makes a schedule.',
+  ),
+  'schedule-skips': kind(
+    400,
+    'The schedule would leave out a period',
+    'The time does not exist on one of its days, since clocks are put forward over it. Choose another time.',
+  ),
   'run-not-under-way': kind(
     409,
     'The run is not under way',
@@ -159,6 +169,11 @@ export const PROBLEMS = {
     503,
     'The run gave no answer in time',
     'A worker has to answer for a run, and none did. Whether the order was taken is not known: GET /v1/runs/{period} shows it. Repeat the order with a new Idempotency-Key once a worker polls.',
+  ),
+  'no-worker': kind(
+    503,
+    'No worker polls for runs',
+    'A worker has to answer for a run: start one ("chargeonce worker"). Nothing was done, and the Idempotency-Key was not used up.',
   ),
   'temporal-unavailable': kind(
     503,

@@ -23,6 +23,7 @@ import { registerReruns } from './routes/reruns.ts';
 import { registerResolutions } from './routes/resolutions.ts';
 import { registerRunOrders } from './routes/run-orders.ts';
 import { registerRuns } from './routes/runs.ts';
+import { registerSchedule } from './routes/schedule.ts';
 import { registerStory } from './routes/story.ts';
 
 /** What bounds callers of one server process. */
@@ -66,6 +67,7 @@ const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [
   registerReruns,
   registerResolutions,
   registerImport,
+  registerSchedule,
 ];
 
 /** The operator API under `/v1` and its documents. Its errors, tokens and limits are its own and reach no other route. */

@@ -1,0 +1,247 @@
+import type { Client, ScheduleDescription } from '@temporalio/client';
+import type { z } from 'zod';
+import {
+  describeSchedule,
+  ensureSchedule,
+  holdSchedule,
+  removeSchedule,
+  TickWouldBeSkipped,
+  type EnsuredSchedule,
+  type WantedSchedule,
+} from '../../../client/schedule.ts';
+import { writeAuditEntry } from '../../../db/audit-log.ts';
+import { scheduleId } from '../../../domain/ids.ts';
+import type { BillingNamespace } from '../../../domain/namespace.ts';
+import { callerOf, type Caller } from '../auth.ts';
+import { readyForOrders } from '../before-orders.ts';
+import type { ApiApp, ApiDeps } from '../deps.ts';
+import { ApiProblem } from '../problems.ts';
+import { orderBody } from '../schemas/common.ts';
+import {
+  schedule,
+  scheduleBody,
+  scheduleQuery,
+  scheduleRemoved,
+  scheduleSet,
+  scheduleSetQuery,
+} from '../schemas/schedule.ts';
+
+const TAGS = ['schedule'];
+/** Temporal answers for a Schedule itself, without a worker. */
+const ASK_TIMEOUT_MS = 10_000;
+const PROBLEMS = ['schedule-unknown', 'environment-mismatch', 'temporal-unavailable'] as const;
+/** Why a handler may run again: each order says how the Schedule is to be, and twice it is just so. */
+const RERUN = { takeover: 'rerun' } as const;
+
+/** `/v1/schedule`: the Temporal Schedule that starts the runs of a namespace. */
+export function registerSchedule(app: ApiApp, deps: ApiDeps): void {
+  app.get(
+    '/schedule',
+    {
+      config: { access: 'viewer', problems: PROBLEMS },
+      schema: {
+        tags: TAGS,
+        summary: 'Show the schedule: state, next and recent ticks',
+        querystring: scheduleQuery,
+        response: { 200: schedule },
+      },
+      preHandler: readyForOrders(deps),
+    },
+    async (request) => shownOf(deps, request.query.namespace),
+  );
+  registerSet(app, deps);
+  registerHold(app, deps);
+  registerRemove(app, deps);
+}
+
+function registerSet(app: ApiApp, deps: ApiDeps): void {
+  app.put(
+    '/schedule',
+    {
+      config: {
+        access: 'admin',
+        idempotency: RERUN,
+        problems: ['schedule-skips', 'environment-mismatch', 'temporal-unavailable'],
+      },
+      schema: {
+        tags: TAGS,
+        summary: 'Make the schedule, or bring it to these settings and say what changes',
+        description: 'A schedule that is paused stays paused. Runs under way go on.',
+        querystring: scheduleSetQuery,
+        body: scheduleBody,
+        response: { 200: scheduleSet },
+      },
+      preHandler: readyForOrders(deps),
+    },
+    async (request) => {
+      const { namespace, dry_run: dryRun } = request.query;
+      const { body } = request;
+      const wanted = wantedOf(namespace, body, deps.zone);
+      const change = await ask(deps, (client) => ensure(client, wanted, { dryRun: true }));
+      if (!dryRun) {
+        await note(deps, callerOf(request), {
+          action: 'set',
+          namespace,
+          reason: body.reason,
+          change,
+        });
+        await ask(deps, (client) => ensure(client, wanted));
+      }
+      const { scheduleId: id, action, changes } = change;
+      return { schedule_id: id, action, dry_run: dryRun, changes: [...changes] };
+    },
+  );
+}
+
+function registerHold(app: ApiApp, deps: ApiDeps): void {
+  for (const action of ['pause', 'resume'] as const) {
+    const paused = action === 'pause';
+    app.post(
+      `/schedule/${action}`,
+      {
+        config: { access: 'operator', idempotency: RERUN, problems: PROBLEMS },
+        schema: {
+          tags: TAGS,
+          summary: paused
+            ? 'Start no more runs by schedule; runs under way go on'
+            : 'Let the schedule start runs again; ticks that were missed are not made up for',
+          querystring: scheduleQuery,
+          body: orderBody,
+          response: { 200: schedule },
+        },
+        preHandler: readyForOrders(deps),
+      },
+      async (request) => {
+        const { namespace } = request.query;
+        const { reason } = request.body;
+        const caller = callerOf(request);
+        // There is one: only then it is an order.
+        await shownOf(deps, namespace);
+        await note(deps, caller, { action, namespace, reason });
+        const said = `${paused ? 'paused' : 'resumed'} by ${caller.name}: ${reason}`;
+        const held = await ask(deps, (client) =>
+          holdSchedule(client, namespace, { paused, note: said }),
+        );
+        if (!held) throw unknown(namespace);
+        return shownOf(deps, namespace);
+      },
+    );
+  }
+}
+
+function registerRemove(app: ApiApp, deps: ApiDeps): void {
+  app.delete(
+    '/schedule',
+    {
+      config: {
+        access: 'admin',
+        idempotency: RERUN,
+        problems: ['environment-mismatch', 'temporal-unavailable'],
+      },
+      schema: {
+        tags: TAGS,
+        summary: 'Remove the schedule; runs that it has started go on',
+        querystring: scheduleQuery,
+        body: orderBody,
+        response: { 200: scheduleRemoved },
+      },
+      preHandler: readyForOrders(deps),
+    },
+    async (request) => {
+      const { namespace } = request.query;
+      const { reason } = request.body;
+      await note(deps, callerOf(request), { action: 'remove', namespace, reason });
+      return { removed: await ask(deps, (client) => removeSchedule(client, namespace)) };
+    },
+  );
+}
+
+async function ask<T>(deps: ApiDeps, question: (client: Client) => Promise<T>): Promise<T> {
+  const { temporal } = await deps.temporal();
+  return temporal.withDeadline(Date.now() + ASK_TIMEOUT_MS, () => question(temporal));
+}
+
+async function ensure(
+  client: Client,
+  wanted: WantedSchedule,
+  options: { readonly dryRun?: boolean } = {},
+): Promise<EnsuredSchedule> {
+  try {
+    return await ensureSchedule(client, wanted, options);
+  } catch (error) {
+    if (error instanceof TickWouldBeSkipped) throw new ApiProblem('schedule-skips', error.message);
+    throw error;
+  }
+}
+
+function wantedOf(
+  namespace: BillingNamespace,
+  body: z.output<typeof scheduleBody>,
+  zone: string,
+): WantedSchedule {
+  const [hour, minute] = body.time.split(':').map(Number);
+  return {
+    namespace,
+    dayOfMonth: body.day,
+    hour: hour ?? 0,
+    minute: minute ?? 0,
+    zone: body.zone ?? zone,
+    granularity: body.every,
+    bills: body.in_arrears ? 'previous' : 'current',
+  };
+}
+
+/** Written before Temporal is told: an entry too many is better than a change that nobody ordered. */
+async function note(
+  { db }: ApiDeps,
+  { name: actor }: Caller,
+  order: {
+    readonly action: 'set' | 'pause' | 'resume' | 'remove';
+    readonly namespace: BillingNamespace;
+    readonly reason: string;
+    readonly change?: EnsuredSchedule;
+  },
+): Promise<void> {
+  const { action, namespace, reason, change } = order;
+  const changes = change?.changes.map(
+    ({ setting, from, to }) => `${setting}: ${from ?? ''} → ${to}`,
+  );
+  await writeAuditEntry(db, {
+    actor,
+    action: `schedule.${action}_ordered`,
+    namespace,
+    reason,
+    details: {
+      scheduleId: scheduleId(namespace),
+      ...(change === undefined ? {} : { becomes: change.action }),
+      ...(changes === undefined ? {} : { changes: changes.join('; ') }),
+    },
+  });
+}
+
+async function shownOf(deps: ApiDeps, namespace: BillingNamespace) {
+  const found = await ask(deps, (client) => describeSchedule(client, namespace));
+  if (found === null) throw unknown(namespace);
+  return shown(namespace, found);
+}
+
+function unknown(namespace: BillingNamespace): ApiProblem {
+  return new ApiProblem('schedule-unknown', `no schedule starts the runs of ${namespace}`);
+}
+
+function shown(namespace: BillingNamespace, found: ScheduleDescription): z.input<typeof schedule> {
+  const { info, state, policies, spec } = found;
+  return {
+    schedule_id: found.scheduleId,
+    namespace,
+    paused: state.paused,
+    note: state.note ?? '',
+    zone: spec.timezone ?? 'UTC',
+    next_ticks: info.nextActionTimes.slice(0, 3).map((at) => at.toISOString()),
+    recent_ticks: info.recentActions.map(({ scheduledAt }) => scheduledAt.toISOString()),
+    ticks_taken: info.numActionsTaken,
+    ticks_missed: info.numActionsMissedCatchupWindow,
+    catchup_window_hours: policies.catchupWindow / 3_600_000,
+    pauses_on_failure: policies.pauseOnFailure,
+  };
+}
