@@ -1,7 +1,11 @@
 import type { Exhibit } from './harness/exhibit.ts';
 import { clientMachinery } from './a-client-machinery/index.ts';
+import { retriedFunction } from './b-retried-function/index.ts';
+import { manySchedulers } from './d-many-schedulers/index.ts';
 
 /** The gallery, room by room. */
-export const EXHIBITS: readonly Exhibit[] = [...clientMachinery].sort(
-  (one, other) => one.number - other.number,
-);
+export const EXHIBITS: readonly Exhibit[] = [
+  ...clientMachinery,
+  ...retriedFunction,
+  ...manySchedulers,
+].sort((one, other) => one.number - other.number);
