@@ -2,7 +2,9 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { RunClient } from '../../src/client.ts';
 import { startEngine, type Engine } from '../support/engine.ts';
+import { startQuietDevServer } from '../support/stack.ts';
 import {
   ADA,
   OLGA,
@@ -147,6 +149,36 @@ describe('a request that cannot be', () => {
     expect(order).toMatchObject({ status: 503, body: { code: 'temporal-unavailable' } });
     expect(order.headers.get('retry-after')).toBe('5');
     expect(JSON.stringify(order.body)).not.toContain('secret-host');
+  });
+});
+
+describe('without a worker', () => {
+  it('a run is started and waits, which it says, and orders to it are refused and use up no key', async () => {
+    const env = await startQuietDevServer();
+    const client = await RunClient.connect({
+      connection: { address: env.address },
+      namespace: 'default',
+    });
+    const own = await start({ temporal: async () => client });
+    await engine.db
+      .insertInto('customers')
+      .values({ customer_id: 'w1', stripe_customer_id: 'cus_w1', amount_minor: 1, currency: 'usd' })
+      .execute();
+    const begun = await own.call('POST', '/v1/runs', { body: { period: '2026-11' } });
+    expect(begun).toMatchObject({ status: 202, body: { result: 'started' } });
+    const location = begun.headers.get('location') ?? '';
+    expect(await own.call('GET', location)).toMatchObject({
+      status: 200,
+      body: { state: 'planning', pollers: false, customers: 0, planned_at: null },
+    });
+    const order = { body: { reason: 'wrong prices' }, key: 'stop-it' };
+    for (let i = 0; i < 2; i += 1) {
+      const refused = await own.call('POST', `${location}/stop`, order);
+      expect(refused).toMatchObject({ status: 503, body: { code: 'no-worker' } });
+      expect(refused.headers.get('idempotent-replayed')).toBeNull();
+    }
+    await client.close();
+    await env.teardown();
   });
 });
 

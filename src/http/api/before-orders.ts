@@ -4,8 +4,9 @@ import { temporalPlace } from '../../client/temporal-place.ts';
 import { EnvironmentMismatch, requireEnvironment } from '../../db/environment.ts';
 import type { ApiDeps } from './deps.ts';
 import { problem } from './problems.ts';
+import { readPollers } from './run-view.ts';
 
-/** One cheap question to Temporal. */
+/** Longest wait for what Temporal is asked here. */
 const ASK_TIMEOUT_MS = 3_000;
 
 /**
@@ -33,6 +34,23 @@ export function readyForOrders(deps: ApiDeps) {
       });
     }
     return undefined;
+  };
+}
+
+/**
+ * The preHandler of orders that a run has to answer: as {@link readyForOrders}, and 503 where no worker polls, since an
+ * answer would not come and the order might be taken long after.
+ */
+export function readyForAnswers(deps: ApiDeps) {
+  const ready = readyForOrders(deps);
+  return async (request: FastifyRequest, reply: FastifyReply) => {
+    const refused = await ready(request, reply);
+    if (refused !== undefined) return refused;
+    if ((await readPollers(deps)) !== false) return undefined;
+    return problem(reply, 'no-worker', {
+      detail: 'no worker polls for runs, so nobody would answer; nothing was done',
+      retryAfterSeconds: 10,
+    });
   };
 }
 

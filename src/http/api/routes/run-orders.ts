@@ -4,7 +4,7 @@ import { orderFailureOf } from '../../../client/order-failure.ts';
 import { readRun } from '../../../db/runs.ts';
 import { runWorkflowId, type RunRef } from '../../../domain/ids.ts';
 import { callerOf } from '../auth.ts';
-import { orderIdOf, readyForOrders } from '../before-orders.ts';
+import { orderIdOf, readyForAnswers } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
 import { ApiProblem } from '../problems.ts';
 import { namespaceQuery, orderBody, runParams } from '../schemas/common.ts';
@@ -36,6 +36,7 @@ export function registerRunOrders(app: ApiApp, deps: ApiDeps): void {
             'run-unknown',
             'run-not-under-way',
             'order-refused',
+            'no-worker',
             'run-not-answering',
             'environment-mismatch',
             'temporal-unavailable',
@@ -49,7 +50,7 @@ export function registerRunOrders(app: ApiApp, deps: ApiDeps): void {
           body: orderBody,
           response: { 200: orderAnswer },
         },
-        preHandler: readyForOrders(deps),
+        preHandler: readyForAnswers(deps),
       },
       async (request) => {
         const run = { period: request.params.period, namespace: request.query.namespace };
