@@ -15,6 +15,7 @@ import { Pool } from 'pg';
 import {
   idempotency,
   PostgresIdempotencyStore,
+  prepared,
   type IdempotencyStore,
 } from '../../src/http/idempotency/index.ts';
 import { portOf } from '../../src/listening.ts';
@@ -88,7 +89,7 @@ async function addLayer(app: FastifyInstance, layer: Layer): Promise<void> {
     case 'none':
       return;
     case 'chargeonce':
-      if (pool !== null) await addOurs(app, new PostgresIdempotencyStore(pool));
+      if (pool !== null) await addOurs(app, new PostgresIdempotencyStore(prepared(pool)));
       return;
     case 'chargeonce-memory':
       return addOurs(app, new MapStore());

@@ -9,6 +9,7 @@ export type {
   RouteIdempotency,
 } from './options.ts';
 export { PostgresIdempotencyStore, type Queryable } from './postgres-store.ts';
+export { prepared, type PreparingPool } from './prepared.ts';
 export type {
   Claim,
   ClaimAnswer,
