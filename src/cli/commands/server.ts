@@ -6,6 +6,7 @@ import { providerOf } from '../biller.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { isLoopback, listenProblem, port } from '../listen-options.ts';
 import { SERVER_PORT } from '../parts.ts';
+import { temporalAccess } from '../platform.ts';
 import { untilInterrupted, withSession, type Shell } from '../shell.ts';
 import { subscribeToSimulator, webhookSecretsOf } from '../simulator-webhooks.ts';
 
@@ -36,7 +37,9 @@ export function registerServer(program: Command, shell: Shell): void {
     .addHelpText('after', EXPLANATION)
     .action(async (options) => {
       const json = options.json === true;
-      const needs = { temporal: true, stripe: true, waitsForVault: true };
+      // A Temporal of our own has no other workers: what is started here would wait for ever.
+      const worker = temporalAccess(shell.env) === null;
+      const needs = { temporal: true, stripe: true, waitsForVault: true, worker };
       await withSession(shell, { needs, json }, async ({ config, platform, output }) => {
         const { temporal, biller, simulatorUrl } = platform;
         if (temporal === null || biller === null)

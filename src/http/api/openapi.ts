@@ -78,7 +78,7 @@ export async function registerDocs(app: FastifyInstance): Promise<void> {
   await app.register(swaggerUi, {
     routePrefix: DOCS,
     theme: { title: 'chargeonce operator API' },
-    uiConfig: { tryItOutEnabled: false, persistAuthorization: false },
+    uiConfig: { layout: 'BaseLayout', tryItOutEnabled: false, persistAuthorization: false },
     staticCSP: {
       'default-src': "'none'",
       'script-src': "'self'",
