@@ -1,0 +1,18 @@
+import { randomUUID } from 'node:crypto';
+import axios from 'axios';
+import pRetry from 'p-retry';
+import type { Customer, Shop } from '../../harness/exhibit.ts';
+import { paymentForm } from '../payment-form.ts';
+
+/** The key is a parameter, so nobody can forget it. */
+async function charge(shop: Shop, customer: Customer, idempotencyKey: string): Promise<void> {
+  await axios.post(`${shop.stripeUrl}/v1/payment_intents`, paymentForm(customer), {
+    headers: { Authorization: `Bearer ${shop.apiKey}`, 'Idempotency-Key': idempotencyKey },
+  });
+}
+
+export async function billEverybody(shop: Shop): Promise<void> {
+  for (const customer of shop.customers) {
+    await pRetry(() => charge(shop, customer, randomUUID()), { retries: 3, minTimeout: 10 });
+  }
+}

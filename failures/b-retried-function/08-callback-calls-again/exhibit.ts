@@ -1,0 +1,33 @@
+import type { Exhibit } from '../../harness/exhibit.ts';
+import { confirmsOf, losesAnswers, wasSent } from '../confirms.ts';
+import { billEverybody as fixed } from './fixed.ts';
+import { billEverybody as tempting } from './tempting.ts';
+
+/** The connection breaks after Stripe has charged, so often. */
+const BREAKS = 2;
+
+export const callbackCallsAgain: Exhibit = {
+  number: 8,
+  name: 'callback-calls-again',
+  room: 'B',
+  title: "the error callback calls the method again, and the method makes its request's key",
+  rule: 'A resend is the same request. What resends has to be given the key; what makes the key must not be called again.',
+  harm: 'chargedAgain',
+  async tempting(world) {
+    const wire = await world.wire((_request, count) =>
+      count <= BREAKS ? 'forwardThenClose' : 'forward',
+    );
+    await tempting({ ...world, stripeUrl: wire.url });
+  },
+  async fixed(world) {
+    const wire = await world.wire((_request, count) =>
+      count <= BREAKS ? 'forwardThenClose' : 'forward',
+    );
+    await fixed({ ...world, stripeUrl: wire.url });
+  },
+  async ours(world) {
+    await world.wire(losesAnswers(BREAKS, (path) => path.endsWith('/confirm')));
+    await world.bill();
+    wasSent('the confirm', confirmsOf(world), BREAKS);
+  },
+};

@@ -1,0 +1,48 @@
+import type { Exhibit, Shop } from '../../harness/exhibit.ts';
+import type { TemptingWorld } from '../../harness/tempting-world.ts';
+import { confirmsOf, losesAnswers } from '../confirms.ts';
+import { until } from '../until.ts';
+import { billEverybody as fixed } from './fixed.ts';
+import { billEverybody as tempting } from './tempting.ts';
+
+/** One for each kind of key. */
+const CUSTOMERS = 4;
+/** Stripe's SDK tries once more by itself. */
+const LOST_CONFIRMS = 2;
+
+/** The first answer about each customer is lost with its connection. */
+async function onBrokenConnections(
+  world: TemptingWorld,
+  job: (shop: Shop) => Promise<void>,
+): Promise<void> {
+  const seen = new Set<string>();
+  const wire = await world.wire(({ body }) => {
+    const isFirst = !seen.has(body);
+    seen.add(body);
+    return isFirst ? 'forwardThenClose' : 'forward';
+  });
+  await job({ ...world, stripeUrl: wire.url });
+}
+
+export const keyFromWhatIsAtHand: Exhibit = {
+  number: 11,
+  name: 'key-from-what-is-at-hand',
+  room: 'B',
+  title: "the key comes from the clock, a session, a connection's id or an object's identity",
+  rule: 'Unique is not enough: a key has to be the same when the same charge is tried again. Clocks, sessions, connections and objects are not.',
+  harm: 'chargedAgain',
+  customers: CUSTOMERS,
+  harmed: CUSTOMERS,
+  tempting: (world) => onBrokenConnections(world, tempting),
+  fixed: (world) => onBrokenConnections(world, fixed),
+  async ours(world) {
+    await world.wire(losesAnswers(LOST_CONFIRMS, (path) => path.endsWith('/confirm')));
+    const first = await world.addWorker();
+    await world.client.startRun(world.run, 'gallery');
+    await until(() => confirmsOf(world) >= CUSTOMERS * LOST_CONFIRMS);
+    // Another worker: another clock reading, other connections, other objects.
+    await first.shutdown();
+    await world.addWorker();
+    await world.client.run(world.run).result();
+  },
+};
