@@ -5,6 +5,7 @@ import type { RunRef } from '../../src/domain/ids.ts';
 import { parseBillingNamespace } from '../../src/domain/namespace.ts';
 import { createLogger } from '../../src/log.ts';
 import { Secret } from '../../src/secret.ts';
+import { startServer, type RunningServer, type ServerOptions } from '../../src/server.ts';
 import type { Simulator } from '../../src/simulator/index.ts';
 import { startVault, type RunningVault, type VaultOptions } from '../../src/vault.ts';
 import { startWorker, type RunningWorker, type WorkerOptions } from '../../src/worker.ts';
@@ -24,6 +25,8 @@ export interface OursWorld extends Shop {
   bill(): Promise<unknown>;
   /** One more worker's worth of workers, in this process. */
   addWorker(options?: Partial<WorkerOptions>): Promise<RunningWorker>;
+  /** One more server with the operator API, in this process. A worker has to have been there before. */
+  addServer(options?: Partial<ServerOptions>): Promise<RunningServer>;
   /** A vault in front of Stripe; it alone has the key then. */
   addVault(options?: Partial<VaultOptions>): Promise<RunningVault>;
   /** A network in front of Stripe; workers that are added afterwards go through it. */
@@ -119,6 +122,27 @@ export async function oursWorld({ shop, stripe, house, undo }: OursParts): Promi
       });
       undo.push(() => vault.shutdown());
       return vault;
+    },
+    async addServer(options = {}) {
+      const server = await startServer({
+        databaseUrl: new Secret(databaseUrl),
+        temporal,
+        stripe: {
+          apiKey: new Secret(shop.apiKey),
+          apiBase: stripeUrl,
+          timeoutMs: STRIPE_TIMEOUT_MS,
+        },
+        vault: undefined,
+        mode: 'test',
+        webhookSecrets: [],
+        api: { zone: 'UTC', resolveApprovers: 1, vaultAdmin: null, temporalUiUrl: null },
+        host: '127.0.0.1',
+        port: 0,
+        log: createLogger('error'),
+        ...options,
+      });
+      undo.push(() => server.shutdown());
+      return server;
     },
     async wire(script) {
       const server = await startWireServer(script, shop.stripeUrl);
