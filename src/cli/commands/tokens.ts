@@ -12,10 +12,11 @@ import { bold, table } from '../output.ts';
 import { defaultOperator, withSession, type Shell } from '../shell.ts';
 
 const EXPLANATION = `
-viewer    reads everything but the tokens
-operator  starts, pauses, resumes and stops runs, imports customers, orders reruns
-approver  also decides what Stripe cannot answer
-admin     also changes the schedule and the vault's keys
+viewer    reads everything
+operator  starts, pauses, resumes and stops runs, imports customers, orders reruns, pauses the schedule,
+          revokes keys of the vault
+approver  also decides what Stripe cannot answer, and raises caps
+admin     also sets the schedule, and makes keys of the vault
 
 A person or system keeps its NAME when its token is replaced: the audit log and Idempotency-Keys go by it.`;
 
