@@ -5,22 +5,19 @@ import { z } from 'zod';
 import type { Config } from '../config.ts';
 import { parseJson } from '../domain/json.ts';
 import { homeLayout } from '../embedded/home.ts';
+import { askVaultAdmin, type VaultAdminRequest } from '../vault-admin-client.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { VAULT_ADMIN_PORT, vaultTokens } from './vault-part.ts';
 
 /** The vault's admin API, as an operator's command uses it. */
 export interface VaultAdmin {
   /** Sends once and gives the answer's body; throws a {@link CommandError} that says what the vault said. */
-  call<T>(
-    request: { readonly method: string; readonly path: string; readonly body?: object },
-    schema: z.ZodType<T>,
-  ): Promise<T>;
+  call<T>(request: VaultAdminRequest, schema: z.ZodType<T>): Promise<T>;
 }
 
 /** A sweep asks Stripe about every open reservation. */
 const TIMEOUT_MS = 120_000;
 
-const errorSchema = z.object({ error: z.object({ code: z.string(), message: z.string() }) });
 const portsSchema = z.record(z.string(), z.number());
 
 /**
@@ -31,23 +28,31 @@ export async function vaultAdminOf(config: Config): Promise<VaultAdmin> {
   const base = config.VAULT_ADMIN_URL ?? `http://127.0.0.1:${await homePort(config)}`;
   const token = await adminToken(config);
   return {
-    async call({ method, path: route, body }, schema) {
-      const url = new URL(route, base);
-      const { status, text } = await send(url, { method, token, body });
-      const json = parseJson(text);
-      if (status >= 200 && status < 300) {
-        const parsed = schema.safeParse(json);
-        if (parsed.success) return parsed.data;
-        throw new CommandError(EXIT.unavailable, `${url.host} gave an answer that is no vault's`);
+    async call(request, schema) {
+      const { host } = new URL(base);
+      const answer = await askVaultAdmin({ url: base, token }, request, TIMEOUT_MS);
+      switch (answer.kind) {
+        case 'answered': {
+          const parsed = schema.safeParse(answer.json);
+          if (parsed.success) return parsed.data;
+          throw new CommandError(EXIT.unavailable, `${host} gave an answer that is no vault's`);
+        }
+        case 'refused': {
+          if (answer.status === 401)
+            throw new CommandError(
+              EXIT.usage,
+              `the vault at ${host} does not take this VAULT_ADMIN_TOKEN: it must be the one that the vault was started with`,
+            );
+          const code = answer.status >= 500 ? EXIT.unavailable : EXIT.usage;
+          throw new CommandError(code, `the vault refused: ${answer.message}`);
+        }
+        case 'unreachable':
+          throw new CommandError(
+            EXIT.unavailable,
+            `the vault at ${host} cannot be reached: ${answer.why}. Check VAULT_ADMIN_URL, and that "chargeonce vault" is up`,
+            answer.error,
+          );
       }
-      const said = errorSchema.safeParse(json).data?.error.message ?? `it answered ${status}`;
-      if (status === 401)
-        throw new CommandError(
-          EXIT.usage,
-          `the vault at ${url.host} does not take this VAULT_ADMIN_TOKEN: it must be the one that the vault was started with`,
-        );
-      const code = status >= 500 ? EXIT.unavailable : EXIT.usage;
-      throw new CommandError(code, `the vault refused: ${said}`);
     },
   };
 }
@@ -74,33 +79,4 @@ async function homePort(config: Config): Promise<number> {
   const text = await readFile(homeLayout(config.CHARGEONCE_HOME).ports, 'utf8').catch(() => '');
   const ports = portsSchema.safeParse(parseJson(text));
   return (ports.success ? ports.data['vaultSecond'] : undefined) ?? VAULT_ADMIN_PORT;
-}
-
-async function send(
-  url: URL,
-  request: { readonly method: string; readonly token: string; readonly body: object | undefined },
-): Promise<{ readonly status: number; readonly text: string }> {
-  const { method, token, body } = request;
-  try {
-    const response = await fetch(url, {
-      method,
-      headers: {
-        authorization: `Bearer ${token}`,
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      // A vault that sends us elsewhere would be sent our token there.
-      redirect: 'error',
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
-    return { status: response.status, text: await response.text() };
-  } catch (error) {
-    const cause = error instanceof Error ? error.cause : undefined;
-    const why = cause instanceof Error && 'code' in cause ? String(cause.code) : 'no answer';
-    throw new CommandError(
-      EXIT.unavailable,
-      `the vault at ${url.host} cannot be reached: ${why}. Check VAULT_ADMIN_URL, and that "chargeonce vault" is up`,
-      error,
-    );
-  }
 }

@@ -135,6 +135,27 @@ export const PROBLEMS = {
     'The schedule would leave out a period',
     'The time does not exist on one of its days, since clocks are put forward over it. Choose another time.',
   ),
+  'vault-key-unknown': kind(
+    404,
+    'There is no such vault key',
+    'Keys are named by their id, 16 hex digits. GET /v1/vault/keys lists them.',
+  ),
+  'vault-key-revoked': kind(409, 'The vault key is revoked', 'It stays so. Make a new one.'),
+  'vault-refused': kind(
+    400,
+    'The vault refused the order',
+    'The detail has the answer of the vault. Nothing was changed.',
+  ),
+  'vault-not-configured': kind(
+    503,
+    'This server does not know the vault',
+    'It was started without VAULT_ADMIN_URL and VAULT_ADMIN_TOKEN. Nothing was changed, and the Idempotency-Key was not used up.',
+  ),
+  'vault-unavailable': kind(
+    503,
+    'The vault gave no answer',
+    'Whether the order was carried out is not known: look with GET /v1/vault/keys, then order it again with a new Idempotency-Key if need be.',
+  ),
   'run-not-under-way': kind(
     409,
     'The run is not under way',

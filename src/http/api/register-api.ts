@@ -25,6 +25,7 @@ import { registerRunOrders } from './routes/run-orders.ts';
 import { registerRuns } from './routes/runs.ts';
 import { registerSchedule } from './routes/schedule.ts';
 import { registerStory } from './routes/story.ts';
+import { registerVaultKeys } from './routes/vault-keys.ts';
 
 /** What bounds callers of one server process. */
 export interface ApiLimits {
@@ -68,6 +69,7 @@ const ROUTES: readonly ((app: ApiApp, deps: ApiDeps) => void)[] = [
   registerResolutions,
   registerImport,
   registerSchedule,
+  registerVaultKeys,
 ];
 
 /** The operator API under `/v1` and its documents. Its errors, tokens and limits are its own and reach no other route. */

@@ -1,6 +1,5 @@
 import { readRun } from '../../../db/runs.ts';
 import { readStory, type Story, type StoryKey } from '../../../db/story.ts';
-import type { LogRow } from '../../../db/vault-log.ts';
 import { customerWorkflowId, runWorkflowId, type SlotRef } from '../../../domain/ids.ts';
 import { answerLog } from '../../../vault-log-answer.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
@@ -9,6 +8,7 @@ import { workflowUrlOf } from '../run-view.ts';
 import { namespaceQuery, slotParams } from '../schemas/common.ts';
 import { story } from '../schemas/story.ts';
 import { timelineOf } from '../story-timeline.ts';
+import { vaultRequestOf } from '../vault-view.ts';
 
 /**
  * `GET /v1/runs/{period}/customers/{customer}`: everything that is known of one customer in one run, in the order in
@@ -149,46 +149,6 @@ function keyOf({ attempts, ...key }: StoryKey) {
               duration_ms: answer.durationMs,
             },
     })),
-  };
-}
-
-/** A row of the vault's log as the API shows it. */
-export function vaultRequestOf(row: LogRow) {
-  const { answer, reservation } = row;
-  return {
-    request_id: row.requestId,
-    at: row.at.toISOString(),
-    vault_key: row.keyId,
-    idempotency_key: row.idempotencyKey,
-    attempt_id: row.attemptId,
-    method: row.method,
-    path: row.path,
-    decision: row.decision,
-    amount: row.amountMinor,
-    currency: row.currency,
-    namespace: row.namespace,
-    period: row.period,
-    customer_id: row.customerId,
-    answer:
-      answer === null
-        ? null
-        : {
-            at: answer.at.toISOString(),
-            status: answer.status,
-            error: answer.error,
-            stripe_request_id: answer.stripeRequestId,
-            replayed: answer.replayed,
-            effect: answer.effect,
-            duration_ms: answer.durationMs,
-          },
-    reservation:
-      reservation === null
-        ? null
-        : {
-            state: reservation.state,
-            reason: reservation.reason,
-            object: reservation.objectId,
-          },
   };
 }
 
