@@ -1,4 +1,5 @@
 import type { Exhibit } from '../../harness/exhibit.ts';
+import { losesConfirms, sawOneKeyPerCharge } from '../sends.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
@@ -25,12 +26,8 @@ export const sdkAutomaticKey: Exhibit = {
     await fixed({ ...world, stripeUrl: wire.url });
   },
   async ours(world) {
-    let lost = 0;
-    await world.wire(({ path }) => {
-      if (!path.endsWith('/confirm') || lost >= LOST_ANSWERS) return 'forward';
-      lost += 1;
-      return 'forwardThenClose';
-    });
+    await world.wire(losesConfirms(LOST_ANSWERS));
     await world.bill();
   },
+  oursAlso: sawOneKeyPerCharge,
 };
