@@ -134,7 +134,9 @@ describe('GET /v1/runs/{period}/customers', () => {
   it.each([
     ['after=nonsense', 'after'],
     [`after=${Buffer.from('["imported","c1"]').toString('base64url')}`, 'after'],
+    [`after=${Buffer.from('["run","\\u0000"]').toString('base64url')}`, 'after'],
     ['outcome=failed', 'outcome'],
+    ['reason=%00', 'reason'],
     ['limit=0', 'limit'],
     ['limit=100000', 'limit'],
     ['namespace=BASE', 'namespace'],

@@ -7,9 +7,9 @@ import { DEFAULT_NAMESPACE, parseBillingNamespace } from '../../../domain/namesp
 const MAX_REASON = 500;
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
-/** Spelled out, so that the OpenAPI document can say it to every kind of client. */
+/** What may stand in a log. Spelled out, so that the OpenAPI document can say it to every kind of client. */
 // oxlint-disable-next-line no-control-regex -- they are what is refused
-const NO_CONTROLS = /^[^\u0000-\u001f\u007f-\u009f]*$/;
+export const NO_CONTROLS = /^[^\u0000-\u001f\u007f-\u009f]*$/;
 /** A cursor names one row; a longer one is none of ours. */
 const MAX_CURSOR = 512;
 

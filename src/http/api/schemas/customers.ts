@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { CUSTOMER_OUTCOMES } from '../../../db/run-customers.ts';
-import { namespace, pageOf, pageShape, time } from './common.ts';
+import { NO_CONTROLS, namespace, pageOf, pageShape, reason, time } from './common.ts';
 
 const minor = z.int().meta({ description: 'In minor units of the currency', examples: [129_900] });
 const when = time.nullable();
@@ -15,14 +15,16 @@ export const outcomeReason = z
   .string()
   .min(1)
   .max(200)
+  .regex(NO_CONTROLS, 'must not contain control characters')
   .meta({
     description: 'Why somebody is not charged: a decline code, a skip reason, an error type',
     examples: ['insufficient_funds'],
   });
 
 /** The mark keeps a cursor of another list from being taken for one of this. */
-export const runCursor = z.tuple([z.literal('run'), z.string().max(64)]);
-const importedCursor = z.tuple([z.literal('imported'), z.string().max(64)]);
+const cursorId = z.string().regex(/^[A-Za-z0-9_.-]{0,64}$/);
+export const runCursor = z.tuple([z.literal('run'), cursorId]);
+const importedCursor = z.tuple([z.literal('imported'), cursorId]);
 
 /** `?namespace=&outcome=&reason=&limit=&after=`. */
 export const runCustomersQuery = z.strictObject({
@@ -80,14 +82,7 @@ export const importQuery = z.strictObject({
   dry_run: z.stringbool().default(false).meta({
     description: 'true: everything is checked and counted, and nothing is kept',
   }),
-  reason: z
-    .string()
-    .trim()
-    .min(1)
-    .max(500)
-    .regex(/^\P{Cc}*$/u, 'must not contain control characters')
-    .optional()
-    .meta({ description: 'Why, for the audit log' }),
+  reason: reason.optional(),
 });
 
 export const importAnswer = z

@@ -3,13 +3,14 @@ import { customerId, pageOf, pageShape, period, reason, time } from './common.ts
 import { vaultRequest } from './story.ts';
 
 const minor = z.int().meta({ description: 'In minor units of the currency' });
+const currency = z.string().regex(/^[A-Za-z]{3}$/, 'must be a currency such as usd');
 const keyId = z
   .string()
   .regex(/^[0-9a-f]{16}$/, 'a vault key is named by its id, 16 hex digits')
   .meta({ description: 'The id of a vault key: the part of it after its mode' });
 
 /** The mark keeps a cursor of another list from being taken for one of this. */
-const keyCursor = z.tuple([z.literal('vault-key'), z.int(), z.string().max(64)]);
+const keyCursor = z.tuple([z.literal('vault-key'), z.int(), keyId]);
 
 export const vaultKeysQuery = z.strictObject(pageShape(keyCursor));
 export const vaultKeyParams = z.strictObject({ id: keyId });
@@ -62,7 +63,7 @@ export const vaultKeyBody = z.strictObject({
     .meta({
       description: 'Instead of max_amount: dollars per UTC day',
     }),
-  currency: z.string().max(3).optional().meta({ description: 'Of max_amount' }),
+  currency: currency.optional().meta({ description: 'Of max_amount' }),
   cap_basis: z.enum(['billing_period', 'day', 'total']).optional(),
   billing_period: z.string().max(40).optional(),
   allowed_endpoints: z.array(z.string().max(300)).min(1).max(50),
@@ -72,7 +73,7 @@ export const vaultKeyBody = z.strictObject({
 
 /** One change at a time: a cap that rises, or an end that comes later. */
 export const vaultKeyChange = z.strictObject({
-  currency: z.string().max(3).optional(),
+  currency: currency.optional(),
   max_amount: minor.min(1).optional(),
   expires_at: z.iso.datetime({ offset: true }).optional(),
   reason,
@@ -81,7 +82,10 @@ export const vaultKeyChange = z.strictObject({
 /** At least one of the first four, so that the log is never read as a whole. */
 export const vaultLogQuery = z
   .strictObject({
-    idempotency_key: z.string().min(1).max(255).optional(),
+    idempotency_key: z
+      .string()
+      .regex(/^[\x20-\x7e]{1,255}$/, 'must be 1 to 255 printable ASCII characters')
+      .optional(),
     customer: customerId.optional(),
     period: period.optional(),
     vault_key: keyId.optional(),
