@@ -30,7 +30,7 @@ export interface ServerOptions extends ProviderOptions {
 }
 
 /** What the operator API needs to know of the configuration. */
-export interface OperatorApi {
+interface OperatorApi {
   /** BILLING_ZONE */
   readonly zone: string;
   /** RESOLVE_APPROVERS */

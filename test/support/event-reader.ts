@@ -1,5 +1,5 @@
 /** One event of a stream, its data parsed. */
-export interface ServerSentEvent {
+interface ServerSentEvent {
   readonly event: string;
   readonly data: unknown;
 }

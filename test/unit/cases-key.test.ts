@@ -102,6 +102,8 @@ describe('a request', () => {
   it('A9, L8, L10: goes to no search and makes no customer: these are the paths there are', () => {
     const paths = globSync('src/**/*.ts', { cwd: ROOT })
       .filter((file) => !file.startsWith(path.join('src', 'simulator')))
+      // Our own API is under /v1 as well.
+      .filter((file) => !file.startsWith(path.join('src', 'http', 'api')))
       // What clients of the vault may be allowed; it calls none of that by itself.
       .filter((file) => file !== path.join('src', 'vault', 'endpoints.ts'))
       .flatMap((file) => [...readFileSync(path.join(ROOT, file), 'utf8').matchAll(/\/v1\/[\w/]*/g)])

@@ -33,7 +33,7 @@ declare module 'fastify' {
 export const ROLES = ['viewer', 'operator', 'approver', 'admin'] as const satisfies ApiRole[];
 
 /** Whether a role is as high as the one that is needed. */
-export function mayCall(role: ApiRole, needed: ApiRole): boolean {
+function mayCall(role: ApiRole, needed: ApiRole): boolean {
   return ROLES.indexOf(role) >= ROLES.indexOf(needed);
 }
 

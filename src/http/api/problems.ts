@@ -4,7 +4,7 @@ import type { Log } from '../../log.ts';
 import { PROBLEMS, type ProblemCode } from './problem-table.ts';
 
 /** A field that is wrong: where it stands, and what it should be. */
-export interface FieldProblem {
+interface FieldProblem {
   readonly in: 'body' | 'query' | 'path' | 'headers';
   /** `customers[2].amount`, as one would write it; empty when it is the whole */
   readonly field: string;
@@ -27,7 +27,7 @@ export interface ProblemText {
 export const PROBLEMS_PAGE = '/problems';
 
 /** The members of a problem as they are sent (RFC 9457). */
-export function problemOf(code: ProblemCode, { detail, errors, state }: ProblemText): object {
+function problemOf(code: ProblemCode, { detail, errors, state }: ProblemText): object {
   const { status, title } = PROBLEMS[code];
   return {
     type: `${PROBLEMS_PAGE}#${code}`,

@@ -61,7 +61,7 @@ export const runListQuery = z.strictObject({
 });
 
 /** How a run stands; the same object in `GET /v1/runs/{period}` and in every event of its stream. */
-export const runProgress = z.object({
+const runProgress = z.object({
   period: z.string(),
   namespace: z.string(),
   workflow_id: z.string(),
