@@ -18,7 +18,7 @@ export interface Story {
 }
 
 /** The plan's item with its slot. Amounts are minor units. */
-export interface StoryHead {
+interface StoryHead {
   readonly customerId: string;
   readonly stripeCustomerId: string;
   readonly paymentMethodId: string | null;
@@ -73,14 +73,14 @@ export interface StoryAttempt {
 }
 
 /** A look at Stripe that showed no effect of a key. */
-export interface StoryLook {
+interface StoryLook {
   readonly at: Date;
   readonly generation: number;
   readonly idempotencyKey: string;
   readonly sees: string;
 }
 
-export interface StoryEvent {
+interface StoryEvent {
   readonly at: Date;
   readonly eventId: string;
   readonly type: string;
@@ -92,7 +92,7 @@ export interface StoryEvent {
   readonly processedAt: Date | null;
 }
 
-export interface StoryResolution {
+interface StoryResolution {
   readonly at: Date;
   readonly generation: number;
   readonly verdict: string;
@@ -102,7 +102,7 @@ export interface StoryResolution {
   readonly decides: boolean;
 }
 
-export interface StoryRefund {
+interface StoryRefund {
   readonly planId: number;
   readonly plannedAt: Date;
   readonly chargeId: string;
@@ -116,7 +116,7 @@ export interface StoryRefund {
   readonly finishedAt: Date | null;
 }
 
-export interface StoryEntry {
+interface StoryEntry {
   readonly at: Date;
   readonly actor: string;
   readonly action: string;

@@ -171,20 +171,22 @@ describe('GET /v1/runs/{period}/customers', () => {
   });
 });
 
-describe('the reads of one customer', () => {
+describe('the reads behind lists and stories', () => {
+  const page = "customer_id > 'c0000100'";
+  const of = `namespace = 'base' AND period = '${PERIOD}' AND customer_id = 'c0000001'`;
   it.each([
-    ['outcome', `state = 'declined'`, 'slots_by_state'],
-    ['reason', `reason = 'skipped_b'`, 'slots_by_reason'],
-  ])('read a page by %s out of an index, without sorting', async (_by, condition, index) => {
+    ['billing_charges', `state = 'declined' AND ${page}`, 'slots_by_state'],
+    ['billing_charges', `reason = 'skipped_b' AND ${page}`, 'slots_by_reason'],
+    ['audit_log', of, 'audit_by_customer'],
+    ['webhook_events', of, 'webhook_events_by_customer'],
+  ])('read %s where %s out of the index %s, without sorting', async (table, condition, index) => {
     // As with a long list: a table of a few pages is read whole.
     const plan = await database.db.transaction().execute(async (trx) => {
       await sql`SET LOCAL enable_seqscan = off`.execute(trx);
       await sql`SET LOCAL enable_bitmapscan = off`.execute(trx);
       return sql<{ 'QUERY PLAN': string }>`
-      EXPLAIN SELECT * FROM billing_charges WHERE namespace = 'base' AND period = ${PERIOD}
-        AND customer_id > 'c0000100' AND ${sql.raw(condition)} ORDER BY customer_id LIMIT 51`.execute(
-        trx,
-      );
+        EXPLAIN SELECT * FROM ${sql.table(table)} WHERE namespace = 'base' AND period = ${PERIOD}
+          AND ${sql.raw(condition)} ORDER BY customer_id LIMIT 51`.execute(trx);
     });
     const text = plan.rows.map((row) => row['QUERY PLAN']).join('\n');
     expect(text).toContain(index);

@@ -13,7 +13,7 @@ import { httpMetrics } from '../../src/http/metrics.ts';
 import { portOf } from '../../src/listening.ts';
 
 /** An answer of the API. */
-export interface Answered {
+interface Answered {
   readonly status: number;
   readonly headers: Headers;
   /** parsed when it is JSON, else the text */

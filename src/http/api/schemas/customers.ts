@@ -41,7 +41,7 @@ export const importedQuery = z.strictObject(pageShape(importedCursor));
 export const runCursorKey = (id: string): [string, string] => ['run', id];
 export const importedCursorKey = (id: string): [string, string] => ['imported', id];
 
-export const runCustomer = z
+const runCustomer = z
   .object({
     customer_id: z.string(),
     stripe_customer: z.string(),
@@ -62,7 +62,7 @@ export const runCustomer = z
 
 export const runCustomers = pageOf(runCustomer);
 
-export const importedCustomer = z
+const importedCustomer = z
   .object({
     customer_id: z.string(),
     stripe_customer: z.string(),

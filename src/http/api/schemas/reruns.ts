@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { customerId, namespaceQuery, orderBody, pageShape, reason } from './common.ts';
+import { customerId, orderBody, pageShape, reason } from './common.ts';
 import { outcomeReason, runCursor } from './customers.ts';
 
 /** Customers of one order; more would fill the history of the run. */
@@ -29,7 +29,6 @@ const requestId = z.string().meta({
 });
 
 export const rerunBody = orderBody;
-export const rerunQuery = namespaceQuery;
 
 export const rerunAnswer = z
   .object({
