@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { DefaultLogger, makeTelemetryFilterString, Runtime } from '@temporalio/worker';
 import { Client, escapeIdentifier } from 'pg';
 import { openPlatform, type Platform } from '../../src/cli/platform.ts';
 import { loadConfig } from '../../src/config.ts';
 import { migrate } from '../../src/db/migrate.ts';
-import { installTelemetry } from '../../src/telemetry.ts';
 import { runAll, type Undo } from '../../src/undo.ts';
 
 /** What all exhibits share: a PostgreSQL server and a Temporal dev server, embedded, and nothing that is configured. */
@@ -37,8 +37,16 @@ const PASSED_ON = [
 let quiet = false;
 /** Exhibits make workers fail by the dozen; that is the point of them, and no news. */
 function quietWorkers(): void {
-  if (!quiet) installTelemetry({ level: 'error' });
+  if (quiet) return;
   quiet = true;
+  Runtime.install({
+    shutdownSignals: [],
+    logger: new DefaultLogger('ERROR'),
+    // Left to itself the SDK's core writes its warnings to standard output, between the lines of JSON.
+    telemetryOptions: {
+      logging: { forward: {}, filter: makeTelemetryFilterString({ core: 'ERROR' }) },
+    },
+  });
 }
 
 /** Brings the parts up in a folder of their own, which goes with them. */
