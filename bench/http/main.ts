@@ -9,11 +9,13 @@ import { baseEnv } from '../stack.ts';
 import { CONTESTANTS, type Contestant } from './contestants.ts';
 import { requireDurable } from './counts.ts';
 import { measure, type Measured, type Ring } from './measure.ts';
-import { bestPerSecond, ratioToBare, report, type Result } from './report.ts';
+import { bestRound, ratioToBare, report, type Result } from './report.ts';
 import { sendTogether, type Together } from './together.ts';
 
 /** Of docs/testing.md, for a machine of two cores with everything on it. */
 const BAR_KEYED_PER_SECOND = 1_000;
+/** So many commits share a flush of the log; more than the requests at once have no use. */
+const POOL = 32;
 
 const options = new Command('bench:http')
   .description('measure what an Idempotency-Key costs')
@@ -21,7 +23,7 @@ const options = new Command('bench:http')
   .option('--warm-up <n>', 'seconds before it', positive, 2)
   .option('--rounds <n>', 'every contestant once in each', positive, 3)
   .option('--connections <n>', 'requests at once', positive, 64)
-  .option('--pool <n>', "connections of a server to PostgreSQL: the API's own", positive, 12)
+  .option('--pool <n>', 'connections of a server to PostgreSQL', positive, POOL)
   .option('--only <text>', 'contestants with this in their name')
   .option('--profile <folder>', 'write a CPU profile of every server there')
   .option('--check', 'exit with 1 when the bar is missed')
@@ -40,7 +42,7 @@ async function main(): Promise<number> {
   try {
     const results = await fight(home);
     const keyed = results.find(({ layer, keys }) => layer === 'chargeonce' && keys === 'new');
-    const missed = keyed !== undefined && bestPerSecond(keyed) < BAR_KEYED_PER_SECOND;
+    const missed = keyed !== undefined && bestRound(keyed).requestsPerSecond < BAR_KEYED_PER_SECOND;
     const withRatios = results.map((result) => ({
       ...result,
       ratio: ratioToBare(result, results),

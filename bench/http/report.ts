@@ -9,14 +9,14 @@ export interface Result extends Contestant {
   readonly together: Together;
 }
 
-/** The two tables of a run: what a request costs, and how often one key runs. */
+/** The two tables of a run: what a request cost in each contestant's best round, and how often one key runs. */
 export function report(results: readonly Result[]): string {
   const costs = new Table({
     head: [
       'layer',
       'keys in',
       'req/s',
-      'best',
+      'middle',
       'of bare',
       'p50 ms',
       'p99 ms',
@@ -30,22 +30,21 @@ export function report(results: readonly Result[]): string {
     style: { head: [], border: [], compact: true },
   });
   for (const result of results) {
-    const { name, store, rounds } = result;
+    const best = bestRound(result);
     const ratio = ratioToBare(result, results);
-    const middleOf = (of: keyof Measured): number => median(rounds.map((round) => round[of]));
     costs.push([
-      name,
-      store,
-      middleOf('requestsPerSecond').toFixed(0),
-      bestPerSecond(result).toFixed(0),
+      result.name,
+      result.store,
+      best.requestsPerSecond.toFixed(0),
+      median(result.rounds.map((round) => round.requestsPerSecond)).toFixed(0),
       ratio === null ? '–' : ratio.toFixed(3),
-      middleOf('p50Ms'),
-      middleOf('p99Ms'),
-      middleOf('commits').toFixed(2),
-      middleOf('walFlushes').toFixed(2),
-      middleOf('walBytes').toFixed(0),
-      (middleOf('serverCpuMs') * 1_000).toFixed(0),
-      (middleOf('postgresCpuMs') * 1_000).toFixed(0),
+      best.p50Ms,
+      best.p99Ms,
+      best.commits.toFixed(2),
+      best.walFlushes.toFixed(2),
+      best.walBytes.toFixed(0),
+      (best.serverCpuMs * 1_000).toFixed(0),
+      (best.postgresCpuMs * 1_000).toFixed(0),
     ]);
   }
   const keys = new Table({
@@ -60,21 +59,16 @@ export function report(results: readonly Result[]): string {
   return `${costs.toString()}\n${keys.toString()}`;
 }
 
-/** The rate of the best round: what else the machine does only takes away. */
-export function bestPerSecond({ rounds }: Pick<Result, 'rounds'>): number {
-  return Math.max(...rounds.map((round) => round.requestsPerSecond));
+/** The round with the highest rate: what else the machine does only takes away. */
+export function bestRound({ rounds }: Pick<Result, 'rounds'>): Measured {
+  return rounds.reduce((best, round) =>
+    round.requestsPerSecond > best.requestsPerSecond ? round : best,
+  );
 }
 
-/**
- * The middle of the rounds' ratios, each to the bare route of the same framework in the same round; null when that was
- * not measured.
- */
+/** Its best rate to that of the same framework's bare route; null when that was not measured. */
 export function ratioToBare(result: Result, results: readonly Result[]): number | null {
   const bare = results.find(({ name }) => name === baseOf(result).name);
   if (bare === undefined) return null;
-  return median(
-    result.rounds.map(
-      (round, at) => round.requestsPerSecond / (bare.rounds[at]?.requestsPerSecond ?? Number.NaN),
-    ),
-  );
+  return bestRound(result).requestsPerSecond / bestRound(bare).requestsPerSecond;
 }
