@@ -1,0 +1,23 @@
+import pRetry from 'p-retry';
+import type { Pool } from 'pg';
+import type { Shop } from '../../harness/exhibit.ts';
+import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { stableKey } from '../../harness/stable-key.ts';
+import { isBilled, markBilled } from './billed.ts';
+import type { WithLock } from './locks.ts';
+
+/** The lock saves work. What makes the charge one is its key. */
+export async function billEverybody(shop: Shop, pool: Pool, withLock: WithLock): Promise<void> {
+  const stripe = stripeOf(shop);
+  await withLock(pool, `billing-${shop.period}`, async () => {
+    for (const customer of shop.customers) {
+      if (await isBilled(pool, customer.id, shop.period)) continue;
+      const idempotencyKey = stableKey('create', customer.id, shop.period);
+      await pRetry(
+        () => stripe.paymentIntents.create(paymentOf(customer), { idempotencyKey }),
+        TRIES,
+      );
+      await markBilled(pool, customer.id, shop.period);
+    }
+  });
+}
