@@ -9,6 +9,7 @@ import { registerEnvironment } from './cli/commands/environment.ts';
 import { registerFailures } from './cli/commands/failures.ts';
 import { registerIdempotency } from './cli/commands/idempotency.ts';
 import { registerImport } from './cli/commands/import.ts';
+import { registerLint } from './cli/commands/lint.ts';
 import { registerRerun } from './cli/commands/rerun.ts';
 import { registerResolve } from './cli/commands/resolve.ts';
 import { registerRun } from './cli/commands/run.ts';
@@ -85,6 +86,7 @@ function buildProgram(shell: Shell): Command {
     registerAudit,
     registerDuplicates,
     registerFailures,
+    registerLint,
     registerEnvironment,
     registerWorker,
     registerServer,
@@ -98,7 +100,7 @@ function buildProgram(shell: Shell): Command {
   for (const register of registrations) register(program, shell);
   program.addHelpText(
     'after',
-    '\nExit codes: 0 done · 1 failed, or the audit found a disagreement, or duplicates found some, or sums of the vault differ · 2 bad input · 3 not finished, or outcomes unknown\n' +
+    '\nExit codes: 0 done · 1 failed, or the audit found a disagreement, or duplicates or lint found some, or sums of the vault differ · 2 bad input · 3 not finished, or outcomes unknown\n' +
       '            4 no verdict · 5 a part is not available · 130 interrupted\n' +
       'With nothing configured, commands bring up PostgreSQL, Temporal and a Stripe simulator on this machine.',
   );
