@@ -84,6 +84,14 @@ describe('GET /v1/runs/{period}/events', () => {
     expect((await listen()).status).toBe(200);
   });
 
+  it('opens no stream for a HEAD, nor for a run that nobody knows', async () => {
+    const head = await api.call('HEAD', '/v1/runs/2026-09/events');
+    expect(head.status).toBe(405);
+    expect(head.headers.get('allow')).toBe('GET');
+    expect((await listen(runRef('2031-01'))).status).toBe(503);
+    expect(await openStreams()).toBe(0);
+  });
+
   it('closes with the server, which does not wait for its readers', async () => {
     const own = await startOperatorApi(engine.db, { account: engine.deps.account });
     const reader = await listen(runRef(), own);

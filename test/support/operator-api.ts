@@ -138,7 +138,7 @@ async function send(
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   const text = await answer.text();
-  const isJson = (answer.headers.get('content-type') ?? '').includes('json');
+  const isJson = text !== '' && (answer.headers.get('content-type') ?? '').includes('json');
   return {
     status: answer.status,
     headers: answer.headers,

@@ -36,6 +36,8 @@ export function registerRunEvents(app: ApiApp, deps: ApiDeps, limits: EventLimit
   app.get(
     '/runs/:period/events',
     {
+      // A HEAD would open a stream that nobody reads or closes.
+      exposeHeadRoute: false,
       config: { access: 'viewer', stream: true, problems: ['run-unknown', 'too-many-streams'] },
       schema: {
         tags: ['runs'],
