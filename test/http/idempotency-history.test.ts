@@ -37,7 +37,7 @@ async function record(store: IdempotencyStore, name: string): Promise<readonly H
   return histories;
 }
 
-/** Records until a history cannot be explained. The rarest bug below shows in one of twelve. */
+/** Records until a history cannot be explained. The rarest bug below shows in about one of twenty. */
 async function isSeenThrough(store: IdempotencyStore): Promise<boolean> {
   for (let n = 0; n < 5 * HISTORIES; n += BATCH) {
     const histories = await recordBatch(store, `broken ${n}`);

@@ -12,3 +12,4 @@ const catcherIn =
 export const unit = catcherIn('unit', 'unit');
 export const workflow = catcherIn('workflow', 'workflow');
 export const integration = catcherIn('integration', 'integration');
+export const http = catcherIn('http', 'http');

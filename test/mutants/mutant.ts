@@ -10,7 +10,7 @@ interface Edit {
 
 /** The named test that has to fail while the bug is planted. */
 export interface Catcher {
-  readonly project: 'unit' | 'workflow' | 'integration';
+  readonly project: 'unit' | 'workflow' | 'integration' | 'http';
   readonly file: string;
   /** as the test file writes it, placeholders of `it.each` included, without the case ids before it */
   readonly title: string;
@@ -83,7 +83,7 @@ export function whyNoCatcher(root: string, { file, title, project }: Catcher): s
 }
 
 /** The cases that a test stands for, before its title: "E5, M20: ". They come and go, the title stays. */
-const CASE_IDS = String.raw`(?:[A-Z]\d*(?:, [A-Z]\d*)*: )?`;
+const CASE_IDS = String.raw`(?:[A-Z]\d*[a-h]?(?:, [A-Z]\d*[a-h]?)*: )?`;
 
 /** A pattern for the names that a title of the source stands for, placeholders filled in. */
 export function titlePattern(title: string): string {

@@ -1,4 +1,5 @@
 import type { Mutant } from '../mutant.ts';
+import { IDEMPOTENCY } from './idempotency.ts';
 import { KEYS_AND_SENDS } from './keys-and-sends.ts';
 import { OUTCOMES } from './outcomes.ts';
 import { REFUNDS_AND_GUARDS } from './refunds-and-guards.ts';
@@ -8,10 +9,7 @@ import { VAULT } from './vault.ts';
 import { VAULT_ENGINE } from './vault-engine.ts';
 import { WEBHOOKS } from './webhooks.ts';
 
-/**
- * Every bug to plant, numbered M as they were first listed. One of that list belongs to a part that is not
- * there yet: M16 (a fingerprint is compared on the fast path only).
- */
+/** Every bug to plant, numbered M as they were first listed. */
 export const MUTANTS: readonly Mutant[] = [
   ...KEYS_AND_SENDS,
   ...OUTCOMES,
@@ -21,4 +19,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...REFUNDS_AND_GUARDS,
   ...VAULT,
   ...VAULT_ENGINE,
+  ...IDEMPOTENCY,
 ];
