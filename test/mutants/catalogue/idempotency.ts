@@ -163,9 +163,8 @@ export const IDEMPOTENCY: readonly Mutant[] = [
     edits: [
       {
         file: PLUGIN,
-        find: 'if (!passage.began || this.settings.neverStored.has(reply.statusCode)) {',
-        replace:
-          'if (!passage.began || this.settings.neverStored.has(reply.statusCode) || reply.statusCode === 500) {',
+        find: 'if (!passage.began || ',
+        replace: 'if (!passage.began || reply.statusCode === 500 || ',
       },
     ],
     catcher: http(
@@ -179,9 +178,8 @@ export const IDEMPOTENCY: readonly Mutant[] = [
     edits: [
       {
         file: PLUGIN,
-        find: 'if (!passage.began || this.settings.neverStored.has(reply.statusCode)) {',
-        replace:
-          'if (!passage.began || this.settings.neverStored.has(reply.statusCode) || reply.raw.destroyed) {',
+        find: 'if (!passage.began || ',
+        replace: 'if (!passage.began || reply.raw.destroyed || ',
       },
     ],
     catcher: http(
