@@ -7,6 +7,7 @@ import { Client, escapeIdentifier } from 'pg';
 import { openPlatform, type Platform } from '../../src/cli/platform.ts';
 import { loadConfig } from '../../src/config.ts';
 import { migrate } from '../../src/db/migrate.ts';
+import { anyFreePort } from '../../src/embedded/ports.ts';
 import { runAll, type Undo } from '../../src/undo.ts';
 
 /** What all exhibits share: a PostgreSQL server and a Temporal dev server, embedded, and nothing that is configured. */
@@ -59,7 +60,7 @@ export async function openHouse(
   const undo: Undo = [() => rm(home, { recursive: true, force: true })];
   try {
     const own = Object.fromEntries(PASSED_ON.map((name) => [name, env[name]]));
-    const config = loadConfig({ ...own, CHARGEONCE_HOME: home });
+    const config = loadConfig({ ...own, ...(await ownPorts()), CHARGEONCE_HOME: home });
     const needs = { temporal: true };
     const platform = await openPlatform({ config, env: own, needs, note, embeddedOnly: true });
     undo.push(() => platform.close());
@@ -76,6 +77,13 @@ export async function openHouse(
     await runAll(undo);
     throw error;
   }
+}
+
+/** Never the usual ports: another stack may be about to take them, and its server is not ours. */
+async function ownPorts(): Promise<Record<string, string>> {
+  const names = ['POSTGRES_PORT', 'TEMPORAL_PORT', 'TEMPORAL_UI_PORT'];
+  const ports = await Promise.all(names.map(async (name) => [name, await anyFreePort()] as const));
+  return Object.fromEntries(ports.map(([name, port]) => [name, String(port)]));
 }
 
 function databasesOf(serverUrl: string) {
