@@ -79,7 +79,25 @@ export class Contexts {
       const byName = ofName(name, owner, isExported(this.#model, fn));
       if (byName !== null) return byName;
     }
-    return this.#ofValue(fn, DEPTH);
+    return (
+      this.#ofValue(fn, DEPTH) ?? firstOf(this.#mentionsOf(fn), (use) => this.#ofValue(use, DEPTH))
+    );
+  }
+
+  /** Where a declared function or a method is named, to be called or to be handed on. */
+  #mentionsOf(fn: FunctionLike): readonly Node[] {
+    if (fn.type === 'FunctionDeclaration')
+      return fn.id === null ? [] : (this.#model.binding(fn.id)?.uses ?? []);
+    const parent = this.#model.parent(fn);
+    if (parent?.type !== 'MethodDefinition' || parent.kind !== 'method') return [];
+    const owner = this.#model.classOf(parent);
+    const members = this.#model.members.get(nameOfKey(parent.key, parent.computed) ?? '') ?? [];
+    return members.filter(
+      (one) =>
+        one.type === 'MemberExpression' &&
+        bare(one.object).type === 'ThisExpression' &&
+        this.#model.classOf(one) === owner,
+    );
   }
 
   /** Where a function goes as a value: into an option, a list of hooks, a call. */

@@ -7,6 +7,7 @@ import { bare, memberName, pathOf, type FunctionLike } from './syntax.ts';
 import {
   isConnection,
   isConnectionId,
+  isCountingTries,
   isMakingText,
   isMessage,
   isMessageId,
@@ -152,7 +153,7 @@ export class Flow {
     if (counted !== undefined && isTries(binding.name))
       return [this.#origin('tries', binding.identifier, at)];
     // A number of this process: counted from the start again in the next one.
-    if (counted !== undefined && binding.home === null)
+    if (counted !== undefined && binding.home === null && !this.#isLoopIndex(binding))
       return [this.#origin('identity', this.#model.parent(counted) ?? counted, at)];
     const { node } = binding;
     const values = this.#structure.valuesOf(binding);
@@ -165,6 +166,13 @@ export class Flow {
     return values.flatMap((value) =>
       this.#of(value, value === binding.fallback ? { ...at, fallback: true } : at),
     );
+  }
+
+  /** The place in a list is as stable as the list. */
+  #isLoopIndex({ node }: Binding): boolean {
+    const declaration = this.#model.parent(node);
+    const loop = declaration === null ? null : this.#model.parent(declaration);
+    return loop?.type === 'ForStatement' && loop.init === declaration;
   }
 
   #ofParameter(binding: Binding, at: At): Origin[] {
@@ -214,7 +222,8 @@ export class Flow {
 
   /** What an opaque value is, by what it is called; `of` is what it is a property of. */
   #byName(name: string, of: string | null): SourceKind | null {
-    if (isTries(name)) return 'tries';
+    // An order may count its declines, which is business; a job or a context counts tries.
+    if (isTries(name) && (of === null || isCountingTries(of))) return 'tries';
     if (isTracing(name)) return 'tracing';
     if (isConnectionId(name)) return 'connection';
     if (of === null) return null;

@@ -25,7 +25,9 @@ export class KeyFindings {
   }
 
   of(sink: Sink): RawFinding | null {
-    const origins = this.#flow.originsOf(sink.value).filter((origin) => !this.#isStored(origin));
+    const origins = this.#flow
+      .originsOf(sink.value)
+      .filter((origin) => !this.#isStored(sink, origin));
     for (const kind of ORDER) {
       for (const origin of origins) {
         if (origin.kind !== kind) continue;
@@ -161,22 +163,26 @@ export class KeyFindings {
   }
 
   /** The value is also written down somewhere: a row, a cache, a job. Then the next try can read it. */
-  #isStored({ through, node, kind }: Origin): boolean {
+  #isStored(sink: Sink, { through, node, kind }: Origin): boolean {
     if (kind !== 'random' && kind !== 'clock') return false;
-    if (this.#isGivenToStore(node)) return true;
+    if (this.#isGivenToStore(node, sink)) return true;
     return through.some(
       (binding) =>
-        binding.kind !== 'parameter' && binding.uses.some((use) => this.#isGivenToStore(use)),
+        binding.kind !== 'parameter' && binding.uses.some((use) => this.#isGivenToStore(use, sink)),
     );
   }
 
-  #isGivenToStore(node: Node): boolean {
+  #isGivenToStore(node: Node, sink: Sink): boolean {
     for (const at of this.#model.ancestors(node)) {
+      // `headers.set('Idempotency-Key', key)` sends it.
+      if (at === sink.node) return false;
       if (isFunction(at) || at.type.endsWith('Statement')) return false;
       if (at.type !== 'CallExpression') continue;
       const path = pathOf(at.callee);
       const last = path.at(-1) ?? '';
-      if (this.#model.within(node, at.callee)) continue;
+      // A hash is `updated` too.
+      if (this.#model.within(node, at.callee) || path.some((part) => /hash|hmac/i.test(part)))
+        continue;
       if (/^(?:headers?|res|reply|response|searchParams|params)$/i.test(path.at(-2) ?? ''))
         return false;
       if (isStoring(last) || path.slice(0, -1).some((part) => isStore(part))) return true;

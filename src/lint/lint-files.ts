@@ -4,12 +4,12 @@ import type { Finding } from './finding.ts';
 import type { ImportedKeys, KeyParameter } from './key-parameters.ts';
 import { lintSource } from './lint-source.ts';
 
-export interface FileFinding extends Finding {
+interface FileFinding extends Finding {
   readonly file: string;
 }
 
 /** A file that could not be looked at. */
-export interface FileProblem {
+interface FileProblem {
   readonly file: string;
   readonly line: number;
   readonly column: number;

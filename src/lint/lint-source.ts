@@ -85,7 +85,11 @@ function findAll(model: Model, imported: ImportedKeys): RawFinding[] {
   const sinks = new Sinks(model, structure).all();
   const keys = new KeyFindings(model, flow, contexts);
   const shared = new SharedState(model, structure);
-  const all = [...sinks, ...importedSinks(model, imported)];
+  const values = new Set(sinks.map(({ value }) => value));
+  const all = [
+    ...sinks,
+    ...importedSinks(model, imported).filter(({ value }) => !values.has(value)),
+  ];
   const found = all.flatMap((sink) => keys.of(sink) ?? shared.of(sink) ?? []);
   return [...found, ...new StripePosts(model, structure, contexts).all(sinks)];
 }

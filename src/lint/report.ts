@@ -12,7 +12,7 @@ export function countsOf({ findings }: LintReport): Counts {
 }
 
 /** The rules that found something, in the order of their table. */
-export function rulesFound({ findings }: LintReport): Rule[] {
+function rulesFound({ findings }: LintReport): Rule[] {
   const found = new Set<RuleId>(findings.map(({ rule }) => rule));
   return Object.values(RULES).filter(({ id }) => found.has(id));
 }

@@ -9,7 +9,7 @@ export interface ParsedSource {
   readonly comments: readonly Comment[];
 }
 
-export interface SyntaxProblem {
+interface SyntaxProblem {
   readonly message: string;
   readonly offset: number;
 }

@@ -17,6 +17,12 @@ export const isTries = (name: string): boolean =>
     name,
   );
 
+/** What has a number of tries that is one. */
+export const isCountingTries = (name: string): boolean =>
+  /^(?:job|ctx|context|config|options|opts|state|error|err|e|c|req|request|retry|operation|info|meta|task|this|axios-retry|message|msg|delivery|send|attempt)$/i.test(
+    name,
+  );
+
 /** What finds one request or one span again. Never the business. */
 export const isTracing = (name: string): boolean =>
   /^(?:trace_?id|span_?id|attempt_?id|trace_?parent|x-trace-id|x-b3-traceid|x-amzn-trace-id|x-attempt-id)$/i.test(
