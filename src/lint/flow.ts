@@ -44,12 +44,15 @@ interface At {
 const DEPTH = 25;
 /** Enough for any message; code that computes a key of more is generated. */
 const MOST_ORIGINS = 20;
+/** Names that stand for many values each multiply; a value that needs more than this is not followed to its end. */
+const MOST_STEPS = 20_000;
 const START: At = { environment: new Map(), depth: DEPTH, through: [], fallback: false };
 
 /** Follows values backwards, from where a key is sent to where it was made, within one file. */
 export class Flow {
   readonly #model: Model;
   readonly #structure: Structure;
+  #steps = 0;
 
   constructor(model: Model, structure: Structure) {
     this.#model = model;
@@ -57,13 +60,15 @@ export class Flow {
   }
 
   originsOf(value: Node): Origin[] {
+    this.#steps = 0;
     const found = this.#of(value, START);
     const byNode = new Map(found.map((origin) => [`${origin.kind} ${origin.node.start}`, origin]));
     return [...byNode.values()];
   }
 
   #of(value: Node, at: At): Origin[] {
-    if (at.depth === 0) return [];
+    this.#steps += 1;
+    if (at.depth === 0 || this.#steps > MOST_STEPS) return [];
     const node = bare(value);
     const deeper = { ...at, depth: at.depth - 1 };
     const all = (nodes: readonly (Node | null)[]): Origin[] =>

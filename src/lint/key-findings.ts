@@ -28,14 +28,15 @@ export class KeyFindings {
     const origins = this.#flow
       .originsOf(sink.value)
       .filter((origin) => !this.#isStored(sink, origin));
-    for (const kind of ORDER) {
-      for (const origin of origins) {
-        if (origin.kind !== kind) continue;
-        const found = this.#judge(sink, origin);
-        if (found !== null) return found;
-      }
-    }
-    return null;
+    const judged = ORDER.flatMap((kind) =>
+      origins.filter((origin) => origin.kind === kind),
+    ).flatMap((origin) => this.#judge(sink, origin) ?? []);
+    const [first, ...others] = judged;
+    if (first === undefined) return null;
+    const rules = new Set(others.map(({ rule }) => rule).filter((rule) => rule !== first.rule));
+    return rules.size === 0
+      ? first
+      : { ...first, message: `${first.message}; also ${[...rules].join(', ')}` };
   }
 
   #judge(sink: Sink, origin: Origin): RawFinding | null {
@@ -75,7 +76,13 @@ export class KeyFindings {
     const context = this.#contextOf(origin);
     const again = context === null ? '' : `, in ${context.label}`;
     if (origin.kind === 'clock' && (context !== null || !origin.fallback))
-      return tell('key-from-clock', again);
+      return this.#isCut(origin)
+        ? tell(
+            'key-from-clock',
+            `${again}, in pieces: a try in the next piece has another key`,
+            'warning',
+          )
+        : tell('key-from-clock', again);
     const inInterceptor = context?.kind === 'interceptor' || context?.kind === 'retry';
     if (sink.ifAbsent && inInterceptor) return tell('key-if-absent', again);
     if (context === null) {
@@ -100,6 +107,15 @@ export class KeyFindings {
       default:
         return null;
     }
+  }
+
+  /** `Math.floor(Date.now() / 60_000)`: the same for a while. */
+  #isCut({ node }: Origin): boolean {
+    for (const at of this.#model.ancestors(node)) {
+      if (isFunction(at) || at.type.endsWith('Statement')) return false;
+      if (at.type === 'BinaryExpression' && at.operator === '/') return true;
+    }
+    return false;
   }
 
   #whereMade(sink: Sink, origin: Origin): string {

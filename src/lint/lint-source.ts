@@ -16,16 +16,18 @@ import { StripePosts } from './stripe-posts.ts';
 import { Structure } from './structure.ts';
 import { readSuppressions } from './suppressions.ts';
 import { parseSource, type ParsedSource } from './syntax.ts';
-import { isWorthReading } from './words.ts';
+import { isTestFile, isWorthReading } from './words.ts';
+
+interface ReadReport {
+  readonly kind: 'read';
+  readonly findings: readonly Finding[];
+  readonly suppressed: number;
+  /** what it exports that takes a key */
+  readonly takesKeys: readonly KeyParameter[];
+}
 
 export type SourceReport =
-  | {
-      readonly kind: 'read';
-      readonly findings: readonly Finding[];
-      readonly suppressed: number;
-      /** what it exports that takes a key */
-      readonly takesKeys: readonly KeyParameter[];
-    }
+  | ReadReport
   /** nothing in it can be found: it was not parsed */
   | { readonly kind: 'passed' }
   | {
@@ -47,10 +49,12 @@ export function lintSource(fileName: string, text: string, imported?: ImportedKe
     const { message, offset } = parsed.problem;
     return { kind: 'unparsed', message, ...lines.position(offset) };
   }
-  return report(parsed.source, lines, imported ?? (() => []));
+  const found = report(parsed.source, lines, imported ?? (() => []));
+  if (!isTestFile(fileName)) return found;
+  return { ...found, findings: found.findings.filter(({ severity }) => severity === 'error') };
 }
 
-function report(source: ParsedSource, lines: Lines, imported: ImportedKeys): SourceReport {
+function report(source: ParsedSource, lines: Lines, imported: ImportedKeys): ReadReport {
   const { byLine, faulty } = readSuppressions(source.comments, lines);
   const model = new Model(source);
   const raw: RawFinding[] = [

@@ -13,19 +13,27 @@ import {
 
 /** How far a question follows names, calls and properties before it answers that it does not know. */
 const DEPTH = 12;
+/** For a whole file: bundles have names that stand for very much. What is asked later is not known. */
+const MOST_STEPS = 2_000_000;
 
 /** Which function a call means, where a function is called, and what a property holds: all within one file. */
 export class Structure {
   readonly #model: Model;
+  #steps = 0;
 
   constructor(model: Model) {
     this.#model = model;
   }
 
+  #isSpent(): boolean {
+    this.#steps += 1;
+    return this.#steps > MOST_STEPS;
+  }
+
   /** The functions of this file that an expression may mean. */
   functionsOf(expression: Node, depth = DEPTH): FunctionLike[] {
     const node = bare(expression);
-    if (depth === 0) return [];
+    if (depth === 0 || this.#isSpent()) return [];
     if (isFunction(node)) return [node];
     if (node.type === 'Identifier') {
       const binding = this.#model.binding(node);
@@ -95,7 +103,7 @@ export class Structure {
 
   /** What `object.name` may be; null when this file does not tell. */
   property(object: Node, name: string, depth = DEPTH): Node[] | null {
-    if (depth <= 0) return null;
+    if (depth <= 0 || this.#isSpent()) return null;
     const node = bare(object);
     switch (node.type) {
       case 'ObjectExpression':

@@ -11,6 +11,10 @@ export const isHeaderName = (name: string): boolean => HEADER_NAME.test(name);
 export const isWorthReading = (text: string): boolean =>
   /idempoten|stripe|payment_?intents/i.test(text);
 
+/** Tests make keys as they like; what would charge twice in them is found all the same. */
+export const isTestFile = (fileName: string): boolean =>
+  /(?:^|[\\/])(?:tests?|__tests__|spec|e2e)[\\/]|\.(?:test|spec|e2e)\.[cm]?[jt]sx?$/.test(fileName);
+
 /** A number of tries. */
 export const isTries = (name: string): boolean =>
   /^(?:attempts?|attempt_?(?:number|count|no|index)|attempts_?made|retry|retries|retry_?(?:count|number|attempt|index|no)|retries_?(?:left|done)|try_?(?:count|number|no)|tries|times_?tried)$/i.test(

@@ -220,7 +220,7 @@ const FOUND: Readonly<Record<string, readonly [code: string, ...said: string[]]>
   'the minute': [
     `const keyOf = (c) => \`\${c.id}-\${Math.floor(Date.now() / 60_000)}\`;
      const charge = (c) => stripe.charges.create({}, { idempotencyKey: keyOf(c) });`,
-    'error key-from-clock: the key is made of Date.now() (line 1)',
+    'warning key-from-clock: the key is made of Date.now() (line 1), in pieces: a try in the next piece has another key',
   ],
   'the number of the try': [
     `await pRetry((attempt) => stripe.charges.create({}, { idempotencyKey: \`\${c.id}-\${attempt}\` }));`,
