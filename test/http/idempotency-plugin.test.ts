@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { checkRoute } from '../../src/http/idempotency/route-rules.ts';
 import { call } from '../support/http-client.ts';
 import {
   idempotentApp,
@@ -306,6 +307,25 @@ describe('what is never kept', () => {
     expect(await rowOf(key)).toBeUndefined();
     await app.send(`/status/${status}`, key);
     expect(runs).toBe(before + 2);
+  });
+
+  it('is a 503 of a route that may run again: the same request does, and another one may not have the key', async () => {
+    const key = newKey();
+    const before = runs;
+    expect((await app.send('/keyed', key)).status).toBe(503);
+    expect((await app.send('/keyed', key, { body: '{"other":1}' })).status).toBe(422);
+    const second = await app.send('/keyed', key);
+    expect(second.json()).toEqual({ run: before + 2, takenOver: true });
+    const third = await app.send('/keyed', key);
+    expect(third.headers['idempotent-replayed']).toBe('true');
+    expect(runs).toBe(before + 2);
+  });
+
+  it('cannot be asked for by a route that may not run again', () => {
+    const config = { idempotency: { neverStored: [503] } };
+    expect(() =>
+      checkRoute({ method: 'POST', url: '/x', config, handler: async () => {} }),
+    ).toThrow('POST /x: neverStored needs takeover "rerun"');
   });
 
   it('is a request that was refused before its handler ran', async () => {

@@ -117,6 +117,15 @@ export function exampleRoutes(server: FastifyInstance, { ran, opened }: RouteSta
       .header('Location', '/secret/1')
       .send({ secret: `s${ran()}` }),
   );
+  server.post(
+    '/keyed',
+    { config: { idempotency: { takeover: 'rerun', neverStored: [503] } } },
+    async (request, reply) => {
+      const number = ran();
+      const { takenOver } = request.idempotency ?? {};
+      return reply.code(takenOver === true ? 200 : 503).send({ run: number, takenOver });
+    },
+  );
   server.post('/own', { config: { idempotency: false } }, async () => ({ run: ran() }));
   server.post('/optional', { config: { idempotency: { required: false } } }, async (request) => ({
     run: ran(),

@@ -48,11 +48,14 @@ export const IDEMPOTENCY_PROBLEMS: Readonly<Record<ProblemCode, ProblemKind>> = 
     'A multipart or streamed body cannot be compared. Send it whole, as another type.',
   ),
   'body-too-large': kind('body-too-large', 413, 'Send less at once.'),
-  'body-omitted': kind(
-    'body-omitted',
-    409,
-    'The request was carried out and answered before; that answer was too large, or held a secret, and was not kept. Read its result with a GET.',
-  ),
+  'body-omitted': {
+    ...kind(
+      'body-omitted',
+      200,
+      'The request was carried out and answered before, with this status; the body was too large, or held a secret, and was not kept. Read the result with a GET.',
+    ),
+    statusText: 'as it was',
+  },
 };
 
 interface Rule {

@@ -98,7 +98,8 @@ function extensionsOf({ config, method, url, schema }: RouteOptions): Record<str
   if (url.includes(':')) codes.push('path-invalid');
   if (schema?.body !== undefined) codes.push(...WITH_BODY);
   if (!SAFE.has(String(method)) && config?.idempotency !== false)
-    codes.push(...Object.keys(IDEMPOTENCY_PROBLEMS));
+    // A repeat without its body has the status of the first answer, which stands there already.
+    codes.push(...Object.keys(IDEMPOTENCY_PROBLEMS).filter((code) => code !== 'body-omitted'));
   return { [ROLE]: config?.access, [CODES]: codes };
 }
 

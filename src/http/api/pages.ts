@@ -58,8 +58,8 @@ function problemTable(problems: Readonly<Record<string, ProblemKind>>): string {
   const rows = Object.entries(problems)
     .toSorted(([left, a], [right, b]) => a.status - b.status || left.localeCompare(right))
     .map(
-      ([code, { status, title, explanation }]) =>
-        `<tr id="${code}"><td>${status}</td><td><code>${code}</code></td><td>${escape(title)}</td><td>${escape(explanation)}</td></tr>`,
+      ([code, { status, statusText, title, explanation }]) =>
+        `<tr id="${code}"><td>${statusText ?? status}</td><td><code>${code}</code></td><td>${escape(title)}</td><td>${escape(explanation)}</td></tr>`,
     );
   return `<table><tr><th>status</th><th>code</th><th>means</th><th>what to do</th></tr>${rows.join('')}</table>`;
 }

@@ -1,6 +1,8 @@
 /** What a code means; the page `/problems` and the OpenAPI document are made of this table. */
 export interface ProblemKind {
   readonly status: number;
+  /** shown in place of the status where that differs from case to case */
+  readonly statusText?: string;
   readonly title: string;
   /** for the page: when it comes, and what to do */
   readonly explanation: string;
@@ -113,7 +115,7 @@ export const PROBLEMS = {
   'stripe-unavailable': kind(
     503,
     'Stripe gave no answer',
-    'Nothing was changed. Send it again with a new Idempotency-Key.',
+    'Nothing was changed. Send it again with the same Idempotency-Key.',
   ),
   'import-invalid': kind(
     400,
@@ -154,7 +156,7 @@ export const PROBLEMS = {
   'vault-unavailable': kind(
     503,
     'The vault gave no answer',
-    'Whether the order was carried out is not known: look with GET /v1/vault/keys, then order it again with a new Idempotency-Key if need be.',
+    'Whether the order was carried out is not known. Raise and revoke can be sent again with the same Idempotency-Key; after a create look with GET /v1/vault/keys first, and order it again under a new one if need be.',
   ),
   'run-not-under-way': kind(
     409,
@@ -189,7 +191,7 @@ export const PROBLEMS = {
   'run-not-answering': kind(
     503,
     'The run gave no answer in time',
-    'A worker has to answer for a run, and none did. Whether the order was taken is not known: GET /v1/runs/{period} shows it. Repeat the order with a new Idempotency-Key once a worker polls.',
+    'A worker has to answer for a run, and none did. Whether the order was taken is not known: GET /v1/runs/{period} shows it. Send it again with the same Idempotency-Key once a worker polls: the run takes it once.',
   ),
   'no-worker': kind(
     503,

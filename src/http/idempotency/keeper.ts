@@ -75,6 +75,16 @@ export class Keeper {
     }
   }
 
+  /** Ends the key's lease: the same request may run again from now on. It may when the lease runs out, at the latest. */
+  async letGo(held: Held): Promise<void> {
+    this.drop(held);
+    try {
+      await this.#settings.store.renew([held.hold], 0);
+    } catch (error) {
+      this.#settings.onError(error);
+    }
+  }
+
   /** A last try for what is not written; then the leases run out. */
   async close(): Promise<void> {
     this.#closing = true;

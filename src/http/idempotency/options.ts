@@ -58,6 +58,11 @@ export interface RouteIdempotency {
   readonly takeover?: Takeover;
   /** false: the body of the answer is a secret, and is not kept */
   readonly storeBody?: boolean;
+  /**
+   * Statuses after which the same request may run again: an answer such as 503 that should not be kept for a day. Only
+   * with takeover `rerun`. Another request may not have the key.
+   */
+  readonly neverStored?: readonly number[];
   /** false: a request without a key runs, unprotected */
   readonly required?: boolean;
 }

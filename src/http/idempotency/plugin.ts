@@ -24,8 +24,28 @@ import {
 import { collect } from './payload.ts';
 import { sendProblem, writeProblem, type Problem } from './problem.ts';
 import { RawTap, type RawAnswer } from './raw-tap.ts';
+import {
+  IN_USE,
+  INTERRUPTED,
+  malformed,
+  missing,
+  NOT_FINGERPRINTABLE,
+  reused,
+  STORE_UNAVAILABLE,
+  tooLarge,
+} from './refusals.ts';
 import { answerAgain, finalState, headersToStore } from './replay.ts';
-import type { ClaimAnswer, RecordId, StoredResponse, Takeover } from './store.ts';
+import {
+  checkRoute,
+  endpointOf,
+  hasBody,
+  keepingOf,
+  keepsBody,
+  keyLinesOf,
+  rulesOf,
+  takeoverOf,
+} from './route-rules.ts';
+import type { ClaimAnswer, RecordId, StoredResponse } from './store.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -61,18 +81,26 @@ interface Passage {
   untyped: boolean;
 }
 
-/** Methods that change nothing (RFC 9110, 9.2.1): they pass, with a key or without. */
-const SAFE = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
 const RETRY_IN_FLIGHT_S = 1;
 const RETRY_STORE_S = 2;
 const NO_FINGERPRINT = Buffer.alloc(0);
-const IN_USE: Problem = {
-  status: 409,
-  code: 'idempotency-key-in-use',
-  detail:
-    'Send the same request with the same key again after a while: it is answered with what the first one comes to.',
-};
 const PRINCIPAL_MAX_LENGTH = 255;
+/** Longer than a statement may run whose caller has given up (src/db/database.ts: 10 s). */
+const LATE_CLAIM_MS = 15_000;
+
+function newPassage(key: string, body: () => CapturedBody): Passage {
+  return {
+    key,
+    body,
+    held: null,
+    began: false,
+    answering: false,
+    settled: false,
+    tap: null,
+    fingerprint: NO_FINGERPRINT,
+    untyped: false,
+  };
+}
 
 /**
  * Fastify plugin: a request with an `Idempotency-Key` runs once, and its answer is given again. Register it after the
@@ -110,6 +138,7 @@ class Layer {
   /** Has a route's handler say when it begins and when it is over. */
   wrap(route: RouteOptions): void {
     const { handler } = route;
+    checkRoute(route);
     const watch = (request: FastifyRequest, reply: FastifyReply, passage: Passage) =>
       this.#watch(request, reply, passage);
     const wrapped: RouteHandlerMethod = function wrapped(request, reply) {
@@ -125,37 +154,19 @@ class Layer {
 
   /** Reads the key. False when the request was refused. */
   enter(request: FastifyRequest, reply: FastifyReply, body: () => () => CapturedBody): boolean {
-    const route = routeOf(request);
-    if (route === false || SAFE.has(request.method) || request.is404) return true;
-    const reading = readKey(linesOf(request));
+    const rules = rulesOf(request);
+    if (rules === null) return true;
+    const reading = readKey(keyLinesOf(request));
     switch (reading.kind) {
       case 'key':
-        request[PASSAGE] = {
-          key: reading.key,
-          body: body(),
-          held: null,
-          began: false,
-          answering: false,
-          settled: false,
-          tap: null,
-          fingerprint: NO_FINGERPRINT,
-          untyped: false,
-        };
+        request[PASSAGE] = newPassage(reading.key, body());
         return true;
       case 'missing':
-        if (route.required === false) return true;
-        this.#refuse(reply, 'refusedMissing', {
-          status: 400,
-          code: 'idempotency-key-missing',
-          detail: `Send ${request.method} with an Idempotency-Key header: a value of your own for this one action, for example a UUID, and the same one again when you retry it.`,
-        });
+        if (rules.required === false) return true;
+        this.#refuse(reply, 'refusedMissing', missing(request.method));
         return false;
       case 'malformed':
-        this.#refuse(reply, 'refusedMalformed', {
-          status: 400,
-          code: 'idempotency-key-malformed',
-          detail: `The Idempotency-Key header ${reading.problem}. Send one value of 1 to 255 printable ASCII characters, bare or as a quoted string.`,
-        });
+        this.#refuse(reply, 'refusedMalformed', malformed(reading.problem));
         return false;
     }
   }
@@ -177,7 +188,7 @@ class Layer {
     const problem = this.#fingerprint(request, passage);
     if (problem !== null) return sendProblem(reply, settings.policyUrl, problem);
 
-    const id: RecordId = { principal, endpoint: this.#endpointOf(request), key: passage.key };
+    const id: RecordId = { principal, endpoint: endpointOf(request, settings), key: passage.key };
     const holder = randomUUID();
     let answer: ClaimAnswer;
     try {
@@ -190,14 +201,12 @@ class Layer {
       });
     } catch (error) {
       settings.onError(error);
-      // It may have been taken all the same; the lease of a key that nobody holds would block it for minutes.
+      // It may have been taken all the same, or be taken yet by a statement that nobody waits for any more; the lease of a
+      // key that nobody holds would block it for minutes.
       void this.keeper.abandon({ ...id, holder });
+      setTimeout(() => void this.keeper.abandon({ ...id, holder }), LATE_CLAIM_MS).unref();
       reply.header('Retry-After', String(RETRY_STORE_S));
-      return this.#refuse(reply, 'storeUnavailable', {
-        status: 503,
-        code: 'idempotency-store-unavailable',
-        detail: 'Nothing was done. Send the same request with the same key again later.',
-      });
+      return this.#refuse(reply, 'storeUnavailable', STORE_UNAVAILABLE);
     }
     if (answer.kind !== 'claimed') return this.#answerFor(passage, reply, answer);
     passage.held = this.keeper.keep({ ...id, holder, fence: answer.fence });
@@ -218,11 +227,11 @@ class Layer {
     // The framework gives bytes a type; a first answer without one has none the second time either.
     if (passage?.untyped === true) reply.removeHeader('Content-Type');
     if (passage?.held == null || passage.settled) return payload;
-    if (!passage.began || this.settings.neverStored.has(reply.statusCode)) {
+    const keeping = passage.began ? keepingOf(request, this.settings, reply.statusCode) : 'free';
+    if (keeping !== 'stored') {
       passage.settled = true;
       passage.tap?.pass();
-      this.settings.onEvent('abandoned', request);
-      await this.keeper.abandon(passage.held.hold);
+      await this.#giveBack(request, passage.held, keeping);
       return payload;
     }
     passage.answering = true;
@@ -259,11 +268,8 @@ class Layer {
   #sentRaw(request: FastifyRequest, passage: Passage, answer: RawAnswer): void {
     if (passage.held === null || passage.settled) return;
     passage.settled = true;
-    if (!answer.brokeOff && this.settings.neverStored.has(answer.status)) {
-      this.settings.onEvent('abandoned', request);
-      void this.keeper.abandon(passage.held.hold);
-      return;
-    }
+    const keeping = answer.brokeOff ? 'stored' : keepingOf(request, this.settings, answer.status);
+    if (keeping !== 'stored') return void this.#giveBack(request, passage.held, keeping);
     const status = Math.max(200, answer.status);
     void this.#store(request, passage.held, {
       state: finalState(status),
@@ -271,6 +277,12 @@ class Layer {
       headers: headersToStore(this.settings, answer.headers),
       body: keepsBody(request) ? answer.body : null,
     });
+  }
+
+  async #giveBack(request: FastifyRequest, held: Held, keeping: 'free' | 'again'): Promise<void> {
+    this.settings.onEvent('abandoned', request);
+    if (keeping === 'free') await this.keeper.abandon(held.hold);
+    else await this.keeper.letGo(held);
   }
 
   async #store(request: FastifyRequest, held: Held, response: StoredResponse) {
@@ -314,83 +326,30 @@ class Layer {
           !answer.response.headers.some(([name]) => name === 'content-type');
         return reply.send(answerAgain(this.settings, reply, answer.response));
       case 'mismatch':
-        return this.#refuse(reply, 'refusedMismatch', {
-          status: this.settings.mismatchStatus,
-          code: 'idempotency-key-reused',
-          detail:
-            'The first request with this key had another method, path, query, content type or body. Send that one again for its answer, or this one with a new key.',
-        });
+        return this.#refuse(reply, 'refusedMismatch', reused(this.settings.mismatchStatus));
       case 'inFlight':
         reply.header('Retry-After', String(RETRY_IN_FLIGHT_S));
         return this.#refuse(reply, 'refusedInFlight', IN_USE);
       case 'interrupted':
-        return this.#refuse(reply, 'refusedInterrupted', {
-          status: 409,
-          code: 'idempotency-key-interrupted',
-          detail:
-            'The process that handled the first request is gone, and what it did is not known. It is not run again until somebody has looked. Do not send it with a new key.',
-        });
+        return this.#refuse(reply, 'refusedInterrupted', INTERRUPTED);
     }
   }
 
   #fingerprint(request: FastifyRequest, passage: Passage): Problem | null {
-    const { whole, tooLarge, bytes } = passage.body();
-    const { maxRequestBytes } = this.settings;
-    if (tooLarge)
-      return {
-        status: 413,
-        code: 'body-too-large',
-        detail: `At most ${maxRequestBytes} bytes are taken with a key.`,
-      };
+    const body = passage.body();
+    if (body.tooLarge) return tooLarge(this.settings.maxRequestBytes);
     const contentType = request.headers['content-type'] ?? '';
     const isMultipart = contentType.trim().toLowerCase().startsWith('multipart/');
-    if (isMultipart || (!whole && hasBody(request)))
-      return {
-        status: 415,
-        code: 'body-not-fingerprintable',
-        detail:
-          'Send a body that is read whole, such as JSON: the boundary of a multipart body differs from try to try, and a streamed one is not known before it is handled.',
-      };
+    if (isMultipart || (!body.whole && hasBody(request))) return NOT_FINGERPRINTABLE;
     passage.fingerprint = fingerprint(
-      { method: request.method, url: request.raw.url ?? '', contentType, body: bytes },
+      { method: request.method, url: request.raw.url ?? '', contentType, body: body.bytes },
       this.settings.fingerprint,
     );
     return null;
-  }
-
-  #endpointOf(request: FastifyRequest): string {
-    if (this.settings.endpoint === 'shared') return '*';
-    return `${request.method} ${request.routeOptions.url ?? ''}`;
   }
 
   #refuse(reply: FastifyReply, event: IdempotencyEvent, problem: Problem): FastifyReply {
     this.settings.onEvent(event, reply.request);
     return sendProblem(reply, this.settings.policyUrl, problem);
   }
-}
-
-/** Lines of one header are joined by commas; what has none is one line, and needs no second look. */
-function linesOf({ raw }: FastifyRequest): readonly string[] | undefined {
-  const joined = raw.headers['idempotency-key'];
-  if (typeof joined === 'string' && !joined.includes(',')) return [joined];
-  return raw.headersDistinct['idempotency-key'];
-}
-
-function routeOf(request: FastifyRequest): false | RouteIdempotency {
-  return request.routeOptions.config.idempotency ?? {};
-}
-
-function takeoverOf(request: FastifyRequest): Takeover {
-  const route = routeOf(request);
-  return route === false ? 'conflict' : (route.takeover ?? 'conflict');
-}
-
-function keepsBody(request: FastifyRequest): boolean {
-  const route = routeOf(request);
-  return route === false || route.storeBody !== false;
-}
-
-function hasBody({ headers }: FastifyRequest): boolean {
-  const length = headers['content-length'];
-  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }

@@ -68,7 +68,7 @@ export interface IdempotencyStore {
     id: RecordId,
     fingerprint: Buffer,
   ): Promise<Exclude<ClaimAnswer, { kind: 'claimed' }> | null>;
-  /** Extends leases. Answers the holders that have lost theirs. */
+  /** Makes leases so long from now on; 0 ends them. Answers the holders that have lost theirs. */
   renew(holds: readonly Hold[], leaseMs: number): Promise<readonly string[]>;
   /** Stores the response, for so long. `lost`: the key has another holder or was resolved, and nothing was written. */
   complete(hold: Hold, response: StoredResponse, retentionMs: number): Promise<'stored' | 'lost'>;

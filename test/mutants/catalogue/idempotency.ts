@@ -163,8 +163,8 @@ export const IDEMPOTENCY: readonly Mutant[] = [
     edits: [
       {
         file: PLUGIN,
-        find: 'if (!passage.began || ',
-        replace: 'if (!passage.began || reply.statusCode === 500 || ',
+        find: 'const keeping = passage.began ?',
+        replace: 'const keeping = passage.began && reply.statusCode !== 500 ?',
       },
     ],
     catcher: http(
@@ -178,13 +178,28 @@ export const IDEMPOTENCY: readonly Mutant[] = [
     edits: [
       {
         file: PLUGIN,
-        find: 'if (!passage.began || ',
-        replace: 'if (!passage.began || reply.raw.destroyed || ',
+        find: 'const keeping = passage.began ?',
+        replace: 'const keeping = passage.began && !reply.raw.destroyed ?',
       },
     ],
     catcher: http(
       'idempotency-faults',
       'that comes after its reply was returned is the one that is stored, although its client has gone',
+    ),
+  },
+  {
+    id: 'again-is-free',
+    bug: 'a 503 after which the same request may run again gives its key to any request',
+    edits: [
+      {
+        file: PLUGIN,
+        find: "if (keeping === 'free') await",
+        replace: 'if (true) await',
+      },
+    ],
+    catcher: http(
+      'idempotency-plugin',
+      'is a 503 of a route that may run again: the same request does, and another one may not have the key',
     ),
   },
   {

@@ -9,6 +9,7 @@ import { parseCustomerId } from '../../../domain/customer-id.ts';
 import { runWorkflowId, type RunRef, type SlotRef } from '../../../domain/ids.ts';
 import { readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
+import { KEYED } from '../keyed.ts';
 import { cursorOf } from '../paging.ts';
 import { ApiProblem } from '../problems.ts';
 import { ANSWER_TIMEOUT_MS, giveRerun, RERUN_ANSWER, rerunOrderOf } from '../rerun-order.ts';
@@ -31,7 +32,6 @@ const PROBLEMS = [
 ] as const;
 
 /** Why the handler may run again: an order has the id of its Idempotency-Key, and the database answers an id once. */
-const RERUN = { takeover: 'rerun' } as const;
 
 /**
  * `POST …/customers/{customer}/rerun` and `POST …/reruns`: bill one customer again, or many. One Idempotency-Key is one
@@ -48,7 +48,7 @@ function registerOne(app: ApiApp, deps: ApiDeps): void {
     {
       config: {
         access: 'operator',
-        idempotency: RERUN,
+        idempotency: KEYED,
         problems: [...PROBLEMS, 'customer-unknown', 'already-charged', 'nothing-due'],
       },
       schema: {
@@ -82,7 +82,7 @@ function registerMany(app: ApiApp, deps: ApiDeps): void {
   app.post(
     '/runs/:period/reruns',
     {
-      config: { access: 'operator', idempotency: RERUN, problems: PROBLEMS },
+      config: { access: 'operator', idempotency: KEYED, problems: PROBLEMS },
       schema: {
         tags: ['reruns'],
         summary: 'Bill many customers again: by name, or everybody of an outcome',

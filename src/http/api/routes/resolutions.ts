@@ -17,6 +17,7 @@ import { LookupFailed } from '../../../payments/gateway.ts';
 import { callerOf } from '../auth.ts';
 import { readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
+import { KEYED } from '../keyed.ts';
 import { ApiProblem } from '../problems.ts';
 import { giveRerun, RERUN_ANSWER, rerunOrderOf } from '../rerun-order.ts';
 import { namespaceQuery, slotParams } from '../schemas/common.ts';
@@ -37,7 +38,7 @@ export function registerResolutions(app: ApiApp, deps: ApiDeps): void {
       config: {
         access: 'approver',
         // A decision that was made is found again, and the rerun behind it has the id of the key.
-        idempotency: { takeover: 'rerun' },
+        idempotency: KEYED,
         problems: [
           'run-unknown',
           'customer-unknown',

@@ -6,6 +6,7 @@ import { runWorkflowId, type RunRef } from '../../../domain/ids.ts';
 import { callerOf } from '../auth.ts';
 import { orderIdOf, readyForAnswers } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
+import { KEYED } from '../keyed.ts';
 import { ApiProblem } from '../problems.ts';
 import { namespaceQuery, orderBody, runParams } from '../schemas/common.ts';
 import { orderAnswer } from '../schemas/runs.ts';
@@ -31,7 +32,7 @@ export function registerRunOrders(app: ApiApp, deps: ApiDeps): void {
         // Temporal takes the order of one Idempotency-Key once.
         config: {
           access: 'operator',
-          idempotency: { takeover: 'rerun' },
+          idempotency: KEYED,
           problems: [
             'run-unknown',
             'run-not-under-way',

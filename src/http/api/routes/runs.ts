@@ -9,6 +9,7 @@ import { startPeriod } from '../../../start-run.ts';
 import { callerOf } from '../auth.ts';
 import { readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
+import { KEYED } from '../keyed.ts';
 import { toPage } from '../paging.ts';
 import { ApiProblem, problem } from '../problems.ts';
 import { readPollers, readProgress, workflowUrl } from '../run-view.ts';
@@ -91,7 +92,7 @@ function registerStart(app: ApiApp, deps: ApiDeps): void {
       // Temporal has one workflow of a period, so running the handler again starts nothing twice.
       config: {
         access: 'operator',
-        idempotency: { takeover: 'rerun' },
+        idempotency: KEYED,
         problems: [
           'run-stopped',
           'no-customers',

@@ -15,6 +15,7 @@ import type { BillingNamespace } from '../../../domain/namespace.ts';
 import { callerOf, type Caller } from '../auth.ts';
 import { readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
+import { KEYED } from '../keyed.ts';
 import { ApiProblem } from '../problems.ts';
 import { orderBody } from '../schemas/common.ts';
 import {
@@ -31,7 +32,6 @@ const TAGS = ['schedule'];
 const ASK_TIMEOUT_MS = 10_000;
 const PROBLEMS = ['schedule-unknown', 'environment-mismatch', 'temporal-unavailable'] as const;
 /** Why a handler may run again: each order says how the Schedule is to be, and twice it is just so. */
-const RERUN = { takeover: 'rerun' } as const;
 
 /** `/v1/schedule`: the Temporal Schedule that starts the runs of a namespace. */
 export function registerSchedule(app: ApiApp, deps: ApiDeps): void {
@@ -60,7 +60,7 @@ function registerSet(app: ApiApp, deps: ApiDeps): void {
     {
       config: {
         access: 'admin',
-        idempotency: RERUN,
+        idempotency: KEYED,
         problems: ['schedule-skips', 'environment-mismatch', 'temporal-unavailable'],
       },
       schema: {
@@ -99,7 +99,7 @@ function registerHold(app: ApiApp, deps: ApiDeps): void {
     app.post(
       `/schedule/${action}`,
       {
-        config: { access: 'operator', idempotency: RERUN, problems: PROBLEMS },
+        config: { access: 'operator', idempotency: KEYED, problems: PROBLEMS },
         schema: {
           tags: TAGS,
           summary: paused
@@ -135,7 +135,7 @@ function registerRemove(app: ApiApp, deps: ApiDeps): void {
     {
       config: {
         access: 'admin',
-        idempotency: RERUN,
+        idempotency: KEYED,
         problems: ['environment-mismatch', 'temporal-unavailable'],
       },
       schema: {

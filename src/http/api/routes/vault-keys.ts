@@ -8,6 +8,7 @@ import { askVaultAdmin, type VaultAdminRequest } from '../../../vault-admin-clie
 import { answerLog } from '../../../vault-log-answer.ts';
 import { callerOf } from '../auth.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
+import { KEYED } from '../keyed.ts';
 import { toPage } from '../paging.ts';
 import { ApiProblem, problem } from '../problems.ts';
 import { orderBody } from '../schemas/common.ts';
@@ -157,7 +158,7 @@ function registerChange(app: ApiApp, deps: ApiDeps): void {
       config: {
         access: 'approver',
         // A cap only rises and an end only comes later, so that twice is once.
-        idempotency: { takeover: 'rerun' },
+        idempotency: KEYED,
         problems: [...HANDED_ON, 'vault-key-unknown', 'vault-key-revoked'],
       },
       schema: {
@@ -205,7 +206,7 @@ function registerRevoke(app: ApiApp, deps: ApiDeps): void {
       config: {
         access: 'operator',
         // A revoked key stays revoked.
-        idempotency: { takeover: 'rerun' },
+        idempotency: KEYED,
         problems: [...HANDED_ON, 'vault-key-unknown'],
       },
       schema: {
