@@ -99,6 +99,7 @@ export const configSchema = z.object({
   POSTGRES_PORT: port,
   TEMPORAL_PORT: port,
   TEMPORAL_UI_PORT: port,
+  TEMPORAL_UI_URL: url.optional(),
   SIMULATOR_PORT: port,
   SERVER_PORT: port,
   METRICS_PORT: port,

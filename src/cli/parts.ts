@@ -4,6 +4,7 @@ import type { Config } from '../config.ts';
 import { SHUTDOWN_GRACE_MS } from '../domain/timeouts.ts';
 import type { ProcessRequest } from '../embedded/stack.ts';
 import type { VaultSettings } from '../provider.ts';
+import type { Secret } from '../secret.ts';
 import type { Platform } from './platform.ts';
 import { webhookSecretsOf } from './simulator-webhooks.ts';
 
@@ -48,6 +49,8 @@ export interface PartWorld {
   readonly platform: Platform;
   /** through which they reach Stripe; then they are given no Stripe key */
   readonly vault: VaultSettings | null;
+  /** of the home's own vault, for the server alone: operators order keys through it */
+  readonly adminToken: Secret | null;
   /** of the command, from which the parts' own variables are passed on */
   readonly env: NodeJS.ProcessEnv;
   readonly extra: Readonly<Record<string, string>>;
@@ -76,6 +79,7 @@ export const SERVER_PORT = 8_420;
 export function serverPart(from: PartWorld): ProcessRequest {
   const { config } = from.platform;
   const secrets = webhookSecretsOf(config).map((secret) => secret.reveal());
+  const uiUrl = from.platform.temporalUiUrl;
   return {
     kind: 'process',
     name: 'server',
@@ -85,7 +89,9 @@ export function serverPart(from: PartWorld): ProcessRequest {
     env: {
       ...workerEnv(from),
       ...from.extra,
-      STRIPE_WEBHOOK_SECRETS: secrets.join(','),
+      ...(secrets.length === 0 ? {} : { STRIPE_WEBHOOK_SECRETS: secrets.join(',') }),
+      ...(uiUrl === null ? {} : { TEMPORAL_UI_URL: uiUrl }),
+      ...(from.adminToken === null ? {} : { VAULT_ADMIN_TOKEN: from.adminToken.reveal() }),
     },
     ...(config.SERVER_PORT === undefined
       ? { preferredPort: SERVER_PORT }

@@ -21,7 +21,7 @@ export interface Needs {
   readonly temporal?: boolean;
   readonly stripe?: boolean;
   readonly worker?: boolean;
-  /** beside an embedded worker: takes webhooks, when there is somebody who sends them */
+  /** beside an embedded worker: the operator API, and webhooks when there is somebody who sends them */
   readonly server?: boolean;
   /** the key may be of another account than the database: the command is about just that */
   readonly anyAccount?: boolean;
@@ -259,17 +259,23 @@ async function ensureWorker(
   if (configured)
     options.note('no worker polls the task queues: one runs here until this command ends');
   const [secret] = webhookSecretsOf(options.config);
-  const withServer = options.needs.server === true && secret !== undefined;
+  const withServer = options.needs.server === true;
   try {
     const own = await vaultBefore(platform, biller);
     const vault = own?.settings ?? biller.vault?.settings ?? null;
-    const from = { platform, vault, env: options.env, extra: options.workerEnv ?? {} };
+    const from = {
+      platform,
+      vault,
+      adminToken: own?.adminToken ?? null,
+      env: options.env,
+      extra: options.workerEnv ?? {},
+    };
     const parts = [workerPart(from), ...(withServer ? [serverPart(from)] : [])];
     // Side by side: both wait for the vault's first answer.
     const callers = parts.map((part) => ({ ...part, calls: VAULT_PART }));
     await lease.ensure(own === null ? parts : [own.part, ...callers]);
     const { simulatorUrl, serverUrl } = lease.endpoints;
-    if (withServer && simulatorUrl !== undefined && serverUrl !== undefined)
+    if (simulatorUrl !== undefined && serverUrl !== undefined && secret !== undefined)
       await subscribeToSimulator({ simulatorUrl, serverUrl, secret });
   } catch (error) {
     if (error instanceof CommandError) throw error;

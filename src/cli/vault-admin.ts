@@ -5,6 +5,8 @@ import { z } from 'zod';
 import type { Config } from '../config.ts';
 import { parseJson } from '../domain/json.ts';
 import { homeLayout } from '../embedded/home.ts';
+import type { VaultAdminAccess } from '../http/api/deps.ts';
+import type { Secret } from '../secret.ts';
 import { askVaultAdmin, type VaultAdminRequest } from '../vault-admin-client.ts';
 import { CommandError, EXIT } from './exit-codes.ts';
 import { VAULT_ADMIN_PORT, vaultTokens } from './vault-part.ts';
@@ -25,12 +27,21 @@ const portsSchema = z.record(z.string(), z.number());
  * token is in it. Sends nothing yet.
  */
 export async function vaultAdminOf(config: Config): Promise<VaultAdmin> {
-  const base = config.VAULT_ADMIN_URL ?? `http://127.0.0.1:${await homePort(config)}`;
-  const token = await adminToken(config);
+  const access = await vaultAdminAccess(config);
+  if (access === null)
+    throw new CommandError(
+      EXIT.usage,
+      'VAULT_ADMIN_TOKEN is not set: it is the token that the vault was started with',
+    );
+  const base = access.url;
   return {
     async call(request, schema) {
       const { host } = new URL(base);
-      const answer = await askVaultAdmin({ url: base, token }, request, TIMEOUT_MS);
+      const answer = await askVaultAdmin(
+        { url: base, token: access.token.reveal() },
+        request,
+        TIMEOUT_MS,
+      );
       switch (answer.kind) {
         case 'answered': {
           const parsed = schema.safeParse(answer.json);
@@ -57,20 +68,21 @@ export async function vaultAdminOf(config: Config): Promise<VaultAdmin> {
   };
 }
 
-async function adminToken(config: Config): Promise<string> {
-  if (config.VAULT_ADMIN_TOKEN !== undefined) return config.VAULT_ADMIN_TOKEN.reveal();
-  const { CHARGEONCE_HOME: home } = config;
-  // Looked at only: a home that has had no vault gets no tokens from us. It is for the home's own vault, whoever answers
-  // at another address would learn it.
-  if (
-    config.VAULT_ADMIN_URL === undefined &&
-    existsSync(path.resolve(home, 'vault', 'tokens.json'))
-  )
-    return (await vaultTokens(home)).adminToken.reveal();
-  throw new CommandError(
-    EXIT.usage,
-    'VAULT_ADMIN_TOKEN is not set: it is the token that the vault was started with',
-  );
+/**
+ * Where the vault's admin API is and with what it is asked, by the configuration or, where that names none, the one of
+ * this home; null when there is neither.
+ */
+export async function vaultAdminAccess(config: Config): Promise<VaultAdminAccess | null> {
+  const { VAULT_ADMIN_URL: url, VAULT_ADMIN_TOKEN: token } = config;
+  if (url !== undefined) return token === undefined ? null : { url, token };
+  const own = token ?? (await homeToken(config));
+  return own === null ? null : { url: `http://127.0.0.1:${await homePort(config)}`, token: own };
+}
+
+/** Looked at only: a home that has had no vault gets no tokens from us. */
+async function homeToken({ CHARGEONCE_HOME: home }: Config): Promise<Secret | null> {
+  if (!existsSync(path.resolve(home, 'vault', 'tokens.json'))) return null;
+  return (await vaultTokens(home)).adminToken;
 }
 
 /** Where the home's own vault has its admin API: the port it was given, which need not be the usual one. */

@@ -43,10 +43,15 @@ export async function embeddedVault(from: {
   readonly config: Config;
   readonly stripe: StripeAccess;
   readonly databaseUrl: Secret;
-}): Promise<{ readonly part: ProcessRequest; readonly settings: VaultSettings }> {
+}): Promise<{
+  readonly part: ProcessRequest;
+  readonly settings: VaultSettings;
+  readonly adminToken: Secret;
+}> {
   const tokens = await vaultTokens(from.config.CHARGEONCE_HOME);
   return {
     part: vaultPart({ ...from, tokens }),
+    adminToken: tokens.adminToken,
     settings: {
       proxyUrl: 'http://127.0.0.1:{{its.port}}',
       adminUrl: 'http://127.0.0.1:{{its.secondPort}}',

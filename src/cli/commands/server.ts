@@ -1,5 +1,4 @@
 import type { Command } from '@commander-js/extra-typings';
-import type { Config } from '../../config.ts';
 import type { RunningServer, ServerOptions } from '../../server.ts';
 import { createLogger } from '../../log.ts';
 import { providerOf } from '../biller.ts';
@@ -7,6 +6,7 @@ import { CommandError, EXIT } from '../exit-codes.ts';
 import { isLoopback, listenProblem, port } from '../listen-options.ts';
 import { SERVER_PORT } from '../parts.ts';
 import { temporalAccess } from '../platform.ts';
+import { vaultAdminAccess } from '../vault-admin.ts';
 import { untilInterrupted, withSession, type Shell } from '../shell.ts';
 import { subscribeToSimulator, webhookSecretsOf } from '../simulator-webhooks.ts';
 
@@ -54,8 +54,8 @@ export function registerServer(program: Command, shell: Shell): void {
           api: {
             zone: config.BILLING_ZONE,
             resolveApprovers: config.RESOLVE_APPROVERS,
-            vaultAdmin: vaultAdminOf(config),
-            temporalUiUrl: platform.temporalUiUrl,
+            vaultAdmin: await vaultAdminAccess(config),
+            temporalUiUrl: config.TEMPORAL_UI_URL ?? platform.temporalUiUrl,
           },
           host: options.host,
           port: options.port ?? config.SERVER_PORT ?? SERVER_PORT,
@@ -90,11 +90,6 @@ export function registerServer(program: Command, shell: Shell): void {
         }
       });
     });
-}
-
-/** Both or nothing: a token without an address, or the reverse, reaches no vault. */
-function vaultAdminOf({ VAULT_ADMIN_URL: url, VAULT_ADMIN_TOKEN: token }: Config) {
-  return url === undefined || token === undefined ? null : { url, token };
 }
 
 async function start(options: ServerOptions): Promise<RunningServer> {
