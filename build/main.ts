@@ -1,5 +1,5 @@
-// Builds what other applications use: `npm run build` makes dist/, a package of its own with the Idempotency-Key layer
-// and its client as JavaScript with types. `node build/main.ts FOLDER` builds elsewhere.
+// Builds what other applications use: `npm run build` makes dist/, a package of its own with the Idempotency-Key layer,
+// its client and the lint rules for ESLint and oxlint, as JavaScript with types. `node build/main.ts FOLDER` builds elsewhere.
 import { execFileSync } from 'node:child_process';
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -7,12 +7,17 @@ import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const PROJECTS = ['tsconfig.build.json', 'tsconfig.build-client.json', 'tsconfig.build-lint.json'];
 const MIGRATION = '0013_idempotency-records.sql';
 /** What the built code imports when it runs. */
 const DEPENDENCIES = ['canonicalize', 'fastify-plugin', 'structured-headers'];
-/** What the application has already, since the plugin is for it; the client needs none of it. */
-const PEERS = { fastify: '^5.0.0' };
-const ENTRIES = ['idempotency', 'idempotency-client'];
+/** What the application has already, since the plugin is for it, or needs for the lint rules alone. */
+const PEERS = { fastify: '^5.0.0', 'oxc-parser': '^0.159.0' };
+const ENTRIES = {
+  idempotency: 'idempotency/index',
+  'idempotency-client': 'idempotency-client/index',
+  'eslint-plugin': 'lint/eslint-plugin',
+};
 
 const manifestSchema = z.object({
   name: z.string(),
@@ -28,7 +33,7 @@ function build(folder: string): void {
   rmSync(folder, { recursive: true, force: true });
   const tsc = path.join(ROOT, 'node_modules', '.bin', 'tsc');
   // Apart from each other: the client must compile without a single type of Node.
-  for (const project of ['tsconfig.build.json', 'tsconfig.build-client.json'])
+  for (const project of PROJECTS)
     execFileSync(tsc, ['--project', path.join(ROOT, project), '--outDir', folder], {
       stdio: 'inherit',
     });
@@ -52,9 +57,9 @@ function manifest() {
     sideEffects: false,
     engines,
     exports: Object.fromEntries(
-      ENTRIES.map((entry) => [
+      Object.entries(ENTRIES).map(([entry, file]) => [
         `./${entry}`,
-        { types: `./${entry}/index.d.ts`, default: `./${entry}/index.js` },
+        { types: `./${file}.d.ts`, default: `./${file}.js` },
       ]),
     ),
     dependencies: Object.fromEntries(DEPENDENCIES.map((one) => [one, `^${dependencies[one]}`])),
