@@ -12,6 +12,26 @@ export function losesAnswers(times: number, isMeant: (path: string) => boolean):
   };
 }
 
+/** A network that carries every confirm to Stripe and tells nobody what came of it, until it is mended. */
+export function breakableWire(): { readonly script: WireScript; mend(): void } {
+  let broken = true;
+  return {
+    script({ method, path }) {
+      if (!broken || !path.startsWith('/v1/payment_intents/')) return 'forward';
+      return method === 'POST' ? 'forwardThenClose' : 'close';
+    },
+    mend() {
+      broken = false;
+    },
+  };
+}
+
+/** How many charges have been confirmed at Stripe at least once. */
+export function chargesConfirmed({ stripe }: OursWorld): number {
+  const confirms = stripe.requests().filter(({ path }) => path.endsWith('/confirm'));
+  return new Set(confirms.map(({ path }) => path)).size;
+}
+
 /** How often a charge was confirmed, all customers together; the answer may have been lost. */
 export function confirmsOf({ stripe }: OursWorld): number {
   return stripe.requests().filter(({ path }) => path.endsWith('/confirm')).length;

@@ -1,13 +1,11 @@
 import type { Exhibit, Shop } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
-import { confirmsOf, losesAnswers } from '../confirms.ts';
+import { breakableWire, chargesConfirmed } from '../confirms.ts';
 import { until } from '../until.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
 const CUSTOMERS = 2;
-/** Stripe's SDK tries once more by itself. */
-const LOST_CONFIRMS = 2;
 /** The first customer's answer, and all that the first run asks for the second. */
 const UP_TO_THE_END_OF_RUN_1 = 4;
 
@@ -33,12 +31,14 @@ export const lazyKey: Exhibit = {
   fixed: (world) => runTwice(world, fixed),
   async ours(world) {
     const { client, run } = world;
-    await world.wire(losesAnswers(LOST_CONFIRMS, (path) => path.endsWith('/confirm')));
+    const network = breakableWire();
+    await world.wire(network.script);
     const first = await world.addWorker();
     await client.startRun(run, 'gallery');
-    await until(() => confirmsOf(world) >= CUSTOMERS * LOST_CONFIRMS);
+    await until(() => chargesConfirmed(world) >= CUSTOMERS);
     await first.shutdown();
     await client.run(run).terminate('the first run dies');
+    network.mend();
     const again = await client.startRun(run, 'gallery');
     if (again.kind !== 'started') throw new Error(`there was no second run: ${again.kind}`);
     await world.addWorker();

@@ -1,14 +1,12 @@
 import type { Exhibit, Shop } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
-import { confirmsOf, losesAnswers } from '../confirms.ts';
+import { breakableWire, chargesConfirmed } from '../confirms.ts';
 import { until } from '../until.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
 /** One for each kind of key. */
 const CUSTOMERS = 4;
-/** Stripe's SDK tries once more by itself. */
-const LOST_CONFIRMS = 2;
 
 /** The first answer about each customer is lost with its connection. */
 async function onBrokenConnections(
@@ -36,12 +34,14 @@ export const keyFromWhatIsAtHand: Exhibit = {
   tempting: (world) => onBrokenConnections(world, tempting),
   fixed: (world) => onBrokenConnections(world, fixed),
   async ours(world) {
-    await world.wire(losesAnswers(LOST_CONFIRMS, (path) => path.endsWith('/confirm')));
+    const network = breakableWire();
+    await world.wire(network.script);
     const first = await world.addWorker();
     await world.client.startRun(world.run, 'gallery');
-    await until(() => confirmsOf(world) >= CUSTOMERS * LOST_CONFIRMS);
+    await until(() => chargesConfirmed(world) >= CUSTOMERS);
     // Another worker: another clock reading, other connections, other objects.
     await first.shutdown();
+    network.mend();
     await world.addWorker();
     await world.client.run(world.run).result();
   },
