@@ -87,6 +87,13 @@ export class Flow {
         if (node.operator === '&&') return all([node.right]);
         return [...all([node.left]), ...this.#of(node.right, { ...deeper, fallback: true })];
       case 'AssignmentExpression':
+        // `(next += 1)` counts, as `++next` does.
+        if (
+          node.operator === '+=' &&
+          node.right.type === 'Literal' &&
+          typeof node.right.value === 'number'
+        )
+          return [this.#origin(this.#isTriesName(node.left) ? 'tries' : 'identity', node, at)];
         return all([node.right]);
       case 'AwaitExpression':
         return this.#ofAwaited(node.argument, deeper);
