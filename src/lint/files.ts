@@ -3,16 +3,7 @@ import path from 'node:path';
 
 const SOURCE = /\.(?:ts|tsx|js|jsx|mjs|cjs|mts|cts)$/;
 const DECLARATION = /\.d\.[cm]?ts$/;
-const SKIPPED = new Set([
-  'node_modules',
-  'dist',
-  '.git',
-  'coverage',
-  'build',
-  'out',
-  '.next',
-  'vendor',
-]);
+const SKIPPED = new Set(['node_modules', 'dist', '.git', 'coverage', '.next']);
 /** A bundle: nobody wrote it by hand, and what it was made of is elsewhere. */
 const MOST_BYTES = 2_000_000;
 

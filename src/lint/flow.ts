@@ -1,22 +1,11 @@
 import type { Node } from 'oxc-parser';
 import type { Binding } from './bindings.ts';
 import type { Call, Model } from './model.ts';
+import { Names } from './names.ts';
 import { sourceOf, type SourceKind } from './sources.ts';
 import type { Structure } from './structure.ts';
 import { bare, memberName, pathOf, type FunctionLike } from './syntax.ts';
-import {
-  isConnection,
-  isConnectionId,
-  isCountingTries,
-  isMakingText,
-  isMessage,
-  isMessageId,
-  isRequest,
-  isRequestId,
-  isTextMethod,
-  isTracing,
-  isTries,
-} from './words.ts';
+import { isMakingText, isTextMethod, isTries } from './words.ts';
 
 /** One reason why a value changes, and where it is made. */
 export interface Origin {
@@ -52,11 +41,13 @@ const START: At = { environment: new Map(), depth: DEPTH, through: [], fallback:
 export class Flow {
   readonly #model: Model;
   readonly #structure: Structure;
+  readonly #names: Names;
   #steps = 0;
 
   constructor(model: Model, structure: Structure) {
     this.#model = model;
     this.#structure = structure;
+    this.#names = new Names(model);
   }
 
   originsOf(value: Node): Origin[] {
@@ -134,8 +125,8 @@ export class Flow {
     const own = sourceOf(this.#model, identifier);
     if (own !== null) return [this.#origin(own, identifier, at)];
     const next = { ...at, through: [...at.through, binding] };
-    const named = this.#byName(binding.path.at(-1) ?? name, binding.path.at(-2) ?? null);
-    const kind = named ?? this.#byName(name, null);
+    const named = this.#names.kindOf(binding.path.at(-1) ?? name, binding.path.at(-2) ?? null);
+    const kind = named ?? this.#names.kindOf(name, null);
     const given = at.environment.get(binding);
     if (given !== undefined) {
       const to = { ...next, environment: given.environment };
@@ -172,7 +163,7 @@ export class Flow {
     if (values.length === 0 && node.type === 'VariableDeclarator' && node.init !== null) {
       const [name = ''] = binding.path.slice(-1);
       const from = binding.path.at(-2) ?? pathOf(node.init).at(-1) ?? null;
-      const kind = this.#byName(name, from);
+      const kind = this.#names.kindOf(name, from);
       return kind === null ? [] : [this.#origin(kind, binding.identifier, at)];
     }
     return values.flatMap((value) =>
@@ -223,29 +214,13 @@ export class Flow {
     if (name === 'length' || name === 'size') return [];
     const values = this.#structure.property(object, name);
     const found = (values ?? []).flatMap((value) => this.#of(value, at));
-    const kind = this.#byName(name, pathOf(object).at(-1) ?? null);
+    const kind = this.#names.kindOf(name, pathOf(object).at(-1) ?? null, object);
     if (kind !== null && (values === null || values.length === 0 || found.length > 0))
       return [this.#origin(kind, member, at)];
     if (values !== null) return found;
     const root = object.type === 'Identifier' ? this.#model.binding(object) : null;
     if (root?.kind !== 'parameter') return [];
     return this.#ofParameter({ ...root, path: [...root.path, name], fallback: null }, at);
-  }
-
-  /** What an opaque value is, by what it is called; `of` is what it is a property of. */
-  #byName(name: string, of: string | null): SourceKind | null {
-    // An order may count its declines, which is business; a job or a context counts tries.
-    if (isTries(name) && (of === null || isCountingTries(of))) return 'tries';
-    if (isTracing(name)) return 'tracing';
-    if (isConnectionId(name)) return 'connection';
-    if (of === null) return null;
-    if (isRequestId(name) || name === 'id') {
-      if (name === 'id' ? /^(?:req|request)$/.test(of) : isRequest(of)) return 'tracing';
-    }
-    if (name === 'id' && isConnection(of)) return 'connection';
-    if (name === 'token' && of === 'session') return 'connection';
-    if (name === 'id' && of === 'session') return null;
-    return (name === 'id' && isMessage(of)) || isMessageId(name) ? 'message' : null;
   }
 
   #ofAwaited(value: Node, at: At): Origin[] {

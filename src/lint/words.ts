@@ -39,12 +39,26 @@ export const isRequestId = (name: string): boolean =>
 
 /** What carries the ids of a request. */
 export const isRequest = (name: string): boolean =>
-  /^(?:req|request|ctx|context|c|getStore|store|headers|tracing|span|spanContext)$/i.test(name);
+  /^(?:ctx|context|c|getStore|store|headers|tracing|span|spanContext)$/i.test(name);
+/** An HTTP request, or an order that is called a request. */
+export const isRequestName = (name: string): boolean => /^(?:req|request)$/i.test(name);
+/** What stands beside an HTTP request among the parameters of its handler. */
+export const isReplyName = (name: string): boolean =>
+  /^(?:res|reply|response|next|done|h)$/.test(name);
 
+/** Whatever it is a property of. */
 export const isConnectionId = (name: string): boolean =>
-  /^(?:socket|connection|conn|channel|session)_?id$|^session_?token$/i.test(name);
-export const isConnection = (name: string): boolean =>
-  /^(?:socket|ws|websocket|connection|conn|channel)$/i.test(name);
+  /^(?:socket|connection|conn)_?id$/i.test(name);
+/** A session may be a checkout and a channel may sell: these need what they are a property of. */
+export const isSessionId = (name: string): boolean =>
+  /^(?:session|channel)_?id$|^(?:session_?)?token$/i.test(name);
+export const isSocket = (name: string): boolean => /^(?:socket|ws|websocket)$/i.test(name);
+export const isConnection = (name: string): boolean => /^(?:connection|conn|channel)$/i.test(name);
+/** A file that opens connections, or takes them. */
+export const opensConnections = (text: string): boolean =>
+  /new \w*(?:Connection|Socket|Session|Client|Channel)\b|\b(?:create)?(?:Connection|Channel)\(|\bconnect\(|\.on\(\s*['"](?:connection|connect|open|session|ready)['"]/.test(
+    text,
+  );
 
 /** A message or job of a queue. */
 export const isMessage = (name: string): boolean =>

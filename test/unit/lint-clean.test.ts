@@ -115,6 +115,36 @@ const CLEAN: Readonly<Record<string, string>> = {
     export async function order(requestId, body) {
       await stripe.charges.create(body, { idempotencyKey: requestId });
     }`,
+  'ids of what only sounds like a connection, session or request': `
+    export async function settle(connection, channel, sessionId, channelId, requests) {
+      await stripe.transfers.create({}, { idempotencyKey: \`bank-\${connection.id}\` });
+      await stripe.transfers.create({}, { idempotencyKey: \`shop-\${channel.id}-\${channelId}\` });
+      await stripe.refunds.create({}, { idempotencyKey: \`checkout-\${sessionId}\` });
+      for (const request of requests)
+        await stripe.refunds.create({}, { idempotencyKey: request.id + request.requestId });
+    }`,
+  'a request that is an order': `
+    export async function refund(request: RefundOrder) {
+      await stripe.refunds.create({}, { idempotencyKey: request.requestId });
+    }`,
+  'keys that a component of React holds': `
+    function Pay() {
+      const [key] = useState(() => crypto.randomUUID());
+      const other = useMemo(() => crypto.randomUUID(), []);
+      const ref = useRef(crypto.randomUUID());
+      const pay = (key) => fetch('/pay', { method: 'POST', headers: { 'Idempotency-Key': key } });
+      return [pay(key), pay(other), pay(ref.current)];
+    }`,
+  'the times of a row, and a period that parts of a date make': `
+    async function bill(order) {
+      const now = new Date();
+      const month = \`\${now.getFullYear()}-\${now.getMonth() + 1}\`;
+      const day = now.toISOString().split('T')[0];
+      await stripe.charges.create({}, { idempotencyKey: \`\${order.id}-\${month}-\${day}\` });
+      await stripe.charges.create({}, { idempotencyKey: order.id + order.createdAt.toISOString() });
+      await stripe.charges.create({}, { idempotencyKey: order.id + new Date(order.due).getTime() });
+      await stripe.charges.create({}, { idempotencyKey: order.id + dayjs().format('YYYY-MM') });
+    }`,
   'a generation, and the declines that an invoice counts': `
     await stripe.paymentIntents.confirm(id, {}, { idempotencyKey: keyFor(slot, generation) });
     await stripe.invoices.pay(id, {}, { idempotencyKey: \`\${invoice.id}-\${invoice.retryCount}\` });`,

@@ -246,12 +246,15 @@ const FOUND: Readonly<Record<string, readonly [code: string, ...said: string[]]>
     'error key-from-tracing: the key is made of span.spanContext().traceId, which names one request and not the charge',
   ],
   'the id of a connection or session': [
-    `wss.on('connection', (socket, session) => {
+    `wss.on('connection', (socket) => {
        stripe.charges.create({}, { idempotencyKey: socket.id });
-       stripe.charges.create({}, { idempotencyKey: \`\${session.sessionId}-fee\` });
+       const connection = open(socket);
+       stripe.charges.create({}, { idempotencyKey: connection.id });
+       stripe.charges.create({}, { idempotencyKey: \`\${socket.sessionId}-fee\` });
      });`,
     'error key-from-connection: the key is made of socket.id, which ends with the connection',
-    'error key-from-connection: the key is made of session.sessionId, which ends with the connection',
+    'error key-from-connection: the key is made of connection.id, which ends with the connection',
+    'error key-from-connection: the key is made of socket.sessionId, which ends with the connection',
   ],
   'the number of a process, and a counter in it': [
     `let next = 0;
