@@ -35,8 +35,7 @@ export function registerLint(program: Command, shell: Shell): void {
     .option(
       '--ignore <glob>',
       'leave out files whose path fits; may be given more than once',
-      (glob: string, before: readonly string[]) => [...before, glob],
-      [] as readonly string[],
+      (glob: string, before: readonly string[] | undefined) => [...(before ?? []), glob],
     )
     .addHelpText(
       'after',
@@ -47,7 +46,7 @@ export function registerLint(program: Command, shell: Shell): void {
     .action(async (paths, options) => {
       const format = options.json === true ? 'json' : options.format;
       const output = processOutput(format !== 'text');
-      const files = await filesOf(paths, options.ignore);
+      const files = await filesOf(paths, options.ignore ?? []);
       const whole = await lintFiles(files, {
         signal: shell.interrupted,
         onProgress: (done) => progress(output, done, files.length),
