@@ -1,4 +1,10 @@
-import { DefaultLogger, Runtime, type LogEntry, type LogLevel } from '@temporalio/worker';
+import {
+  DefaultLogger,
+  makeTelemetryFilterString,
+  Runtime,
+  type LogEntry,
+  type LogLevel,
+} from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createLogger } from './log.ts';
 
@@ -18,13 +24,16 @@ export function installTelemetry(options: TelemetryOptions): Logger {
     // Left to itself the SDK stops every worker of the process at the first signal, in no order.
     shutdownSignals: [],
     logger: new DefaultLogger(LEVELS[options.level], (entry) => forward(logger, entry)),
-    ...(options.metricsPort === undefined
-      ? {}
-      : {
-          telemetryOptions: {
-            metrics: { prometheus: { bindAddress: `127.0.0.1:${options.metricsPort}` } },
-          },
-        }),
+    telemetryOptions: {
+      // Left to itself the SDK's core writes to stdout, where a command's --json is.
+      logging: {
+        forward: {},
+        filter: makeTelemetryFilterString({ core: options.level === 'error' ? 'ERROR' : 'WARN' }),
+      },
+      ...(options.metricsPort === undefined
+        ? {}
+        : { metrics: { prometheus: { bindAddress: `127.0.0.1:${options.metricsPort}` } } }),
+    },
   });
   return logger;
 }
