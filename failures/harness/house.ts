@@ -2,7 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { DefaultLogger, makeTelemetryFilterString, Runtime } from '@temporalio/worker';
+import {
+  DefaultLogger,
+  makeTelemetryFilterString,
+  NativeConnection,
+  Runtime,
+} from '@temporalio/worker';
 import { Client, escapeIdentifier } from 'pg';
 import { openPlatform, type Platform } from '../../src/cli/platform.ts';
 import { loadConfig } from '../../src/config.ts';
@@ -64,6 +69,10 @@ export async function openHouse(
     const needs = { temporal: true };
     const platform = await openPlatform({ config, env: own, needs, note, embeddedOnly: true });
     undo.push(() => platform.close());
+    // The runtime, and its silence, ends with its last connection; without one it would never end, nor the process.
+    if (platform.temporal === null) throw new TypeError('the house has no Temporal');
+    const held = await NativeConnection.connect(platform.temporal.connection);
+    undo.push(() => held.close());
     const databases = databasesOf(platform.databaseUrl.reveal());
     let periods = 0;
     const nextPeriod = (): string => {

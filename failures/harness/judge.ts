@@ -12,7 +12,10 @@ export interface Outcome {
   readonly missed: number;
   /** customers whose one charge is over another sum or currency than is due */
   readonly wrongAmount: number;
-  /** minor units above what is due, all currencies together */
+  /** minor units that are due, and that were taken; all currencies together */
+  readonly dueMinor: number;
+  readonly takenMinor: number;
+  /** minor units above what is due */
   readonly tooMuchMinor: number;
   readonly requests: readonly Sent[];
 }
@@ -21,6 +24,8 @@ export interface Outcome {
 export function outcomeOf(stripe: Simulator, customers: readonly Customer[]): Outcome {
   const { entries } = stripe.ledger();
   let charges = 0;
+  let dueMinor = 0;
+  let takenMinor = 0;
   let tooMuchMinor = 0;
   const harmed = { chargedAgain: 0, missed: 0, wrongAmount: 0 };
   for (const customer of customers) {
@@ -32,6 +37,8 @@ export function outcomeOf(stripe: Simulator, customers: readonly Customer[]): Ou
     );
     charges += successes.length;
     const sum = successes.reduce((total, charge) => total + charge.amount, 0);
+    dueMinor += customer.amountMinor;
+    takenMinor += sum;
     tooMuchMinor += Math.max(0, sum - customer.amountMinor);
     if (successes.length === 0) harmed.missed += 1;
     if (successes.length > 1) harmed.chargedAgain += 1;
@@ -41,7 +48,8 @@ export function outcomeOf(stripe: Simulator, customers: readonly Customer[]): Ou
     if (successes.length === 1 && !isRight) harmed.wrongAmount += 1;
   }
   const requests = timelineOf(stripe.requests());
-  return { customers: customers.length, charges, ...harmed, tooMuchMinor, requests };
+  const sums = { dueMinor, takenMinor, tooMuchMinor };
+  return { customers: customers.length, charges, ...harmed, ...sums, requests };
 }
 
 /** Everybody was charged once, and what is due. */
@@ -56,4 +64,9 @@ export function inWords(outcome: Outcome): string {
   if (outcome.missed > 0) parts.push(`${outcome.missed} never charged`);
   if (outcome.wrongAmount > 0) parts.push(`${outcome.wrongAmount} charged another sum`);
   return parts.join(', ');
+}
+
+/** What was taken beside what is due, where the sum is the point. */
+export function sumInWords({ dueMinor, takenMinor }: Outcome): string {
+  return `${Math.round((100 * takenMinor) / dueMinor)} % of what is due`;
 }

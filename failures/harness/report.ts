@@ -1,5 +1,5 @@
 import Table from 'cli-table3';
-import { inWords } from './judge.ts';
+import { inWords, sumInWords, type Outcome } from './judge.ts';
 import type { Shown } from './runner.ts';
 
 /** The closing line of `--json`. */
@@ -51,11 +51,14 @@ export function tableOf(all: readonly Shown[]): string {
   });
   for (const shown of all) {
     const { exhibit, tempting, ours } = shown;
+    // The backstop is about money, all other rooms about customers.
+    const words = (outcome: Outcome): string =>
+      exhibit.room === 'F' ? `${inWords(outcome)}: ${sumInWords(outcome)}` : inWords(outcome);
     table.push([
       exhibit.number,
       exhibit.title,
-      inWords(tempting.outcome),
-      ours.problem === null ? inWords(ours.outcome) : `FAILED: ${ours.problem}`,
+      words(tempting.outcome),
+      ours.problem === null ? words(ours.outcome) : `FAILED: ${ours.problem}`,
       pageOf(shown),
     ]);
   }
