@@ -19,7 +19,7 @@ interface WireReply {
 /**
  * What happens to one request: `close` cuts the connection after reading it, `forward` passes it on,
  * `forwardThenClose` passes it on and cuts the connection instead of answering, `forwardThen` passes it on and answers
- * something else.
+ * something else, and `forwardAnd` passes it on and does something before it answers.
  */
 export type WireAction =
   | WireReply
@@ -27,6 +27,7 @@ export type WireAction =
   | 'forward'
   | 'forwardThenClose'
   | { readonly forwardThen: WireReply }
+  | { readonly forwardAnd: () => void | Promise<void> }
   | { readonly raw: string; readonly status: number };
 
 /** Decides what happens to a request; it may wait with that, for another request or for whatever else happens. */
@@ -61,8 +62,9 @@ export async function startWireServer(script: WireScript, target?: string): Prom
       incoming.socket.destroy();
       return;
     }
-    if (action === 'forward' || action === 'forwardThenClose') {
+    if (typeof action === 'string' || 'forwardAnd' in action) {
       const reply = await passOn(request, target ?? '');
+      if (typeof action === 'object') await action.forwardAnd();
       if (action === 'forwardThenClose') incoming.socket.destroy();
       else outgoing.writeHead(reply.status, reply.headers).end(reply.body);
       return;
