@@ -52,7 +52,10 @@ export interface RunningServer {
 
 /** A batch of events, requests that store one, the API and the health check. */
 const DATABASE_POOL = 12;
-/** Two short commits of each request with a key; more connections at once would only wait for the same disk. */
+/**
+ * Two short commits of each request with a key. More connections are faster (docs/testing.md, 32), but operators send few
+ * orders, and three servers have to fit beside the workers into one PostgreSQL of 100.
+ */
 const IDEMPOTENCY_POOL = 12;
 /** Requests under way end within this; then their sockets are cut. */
 const DRAIN_MS = 8_000;
