@@ -3,11 +3,15 @@ import { dayNumber, MS_PER_DAY } from './civil-date.ts';
 // One formatter costs some hundred microseconds to build; a billing run asks for one zone.
 const formatters = new Map<string, Intl.DateTimeFormat>();
 
-/** True for an IANA zone this machine knows ("UTC", "Europe/Berlin"). */
+/**
+ * True for an IANA zone this machine knows ("UTC", "Europe/Berlin"), written as IANA does: Temporal knows neither
+ * "europe/berlin" nor "+05:00", and its Schedules tick in the same zone.
+ */
 export function isTimeZone(zone: string): boolean {
+  if (!/^[A-Z]/.test(zone)) return false;
   try {
-    formatterOf(zone);
-    return true;
+    const { timeZone } = formatterOf(zone).resolvedOptions();
+    return timeZone === zone || timeZone.toLowerCase() !== zone.toLowerCase();
   } catch (error) {
     if (error instanceof RangeError) return false;
     throw error;

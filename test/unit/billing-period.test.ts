@@ -274,4 +274,14 @@ describe('the calendar', () => {
       false,
     ]);
   });
+
+  test.each(['utc', 'europe/berlin', 'EUROPE/BERLIN', '+05:00', '-0330'])(
+    'takes no time zone that Temporal does not know: %s',
+    (zone) => expect(isTimeZone(zone)).toBe(false),
+  );
+
+  test.each(['US/Pacific', 'EST5EDT', 'Etc/GMT+5', 'Asia/Calcutta'])(
+    'takes the older name of a time zone: %s',
+    (zone) => expect(isTimeZone(zone)).toBe(true),
+  );
 });
