@@ -14,11 +14,13 @@ export interface AppLimits {
   readonly socketTimeoutMs: number;
   readonly sockets: number;
   readonly routerOptions?: NonNullable<FastifyServerOptions['routerOptions']>;
+  /** answers for a path that comes to no route, since it cannot be read */
+  readonly frameworkErrors?: NonNullable<FastifyServerOptions['frameworkErrors']>;
 }
 
 /** A Fastify application without routes: time-outs and limits on everything, no logger, nothing cached. Not listening yet. */
 export function bareApp(limits: AppLimits): FastifyInstance {
-  const { routerOptions } = limits;
+  const { routerOptions, frameworkErrors } = limits;
   const app = Fastify({
     logger: false,
     trustProxy: false,
@@ -29,6 +31,7 @@ export function bareApp(limits: AppLimits): FastifyInstance {
     maxRequestsPerSocket: REQUESTS_PER_SOCKET,
     forceCloseConnections: 'idle',
     ...(routerOptions === undefined ? {} : { routerOptions }),
+    ...(frameworkErrors === undefined ? {} : { frameworkErrors }),
     http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 2_000 },
   });
   app.server.maxConnections = limits.sockets;

@@ -2,6 +2,7 @@ import type { FastifyError, FastifyInstance } from 'fastify';
 import { bareApp } from '../bare-app.ts';
 import type { Log } from '../log.ts';
 import { registerApi, type ApiOptions } from './api/register-api.ts';
+import { answerUnreadablePath } from './api/unknown-routes.ts';
 import { refuse } from './refuse.ts';
 import { registerHealth, type HealthDeps } from './routes/health.ts';
 import { registerStripeWebhook, type StripeWebhookDeps } from './routes/stripe-webhook.ts';
@@ -31,6 +32,11 @@ export function buildApp(deps: AppDeps): FastifyInstance {
     socketTimeoutMs: SOCKET_TIMEOUT_MS,
     sockets: SOCKETS,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    frameworkErrors: ({ code }, request, reply) => {
+      if (deps.api !== undefined && request.url.startsWith('/v1/'))
+        answerUnreadablePath(code, reply);
+      else refuse(reply, 400);
+    },
   });
   app.setNotFoundHandler((_request, reply) => refuse(reply, 404));
   app.setErrorHandler((error: FastifyError, request, reply) => {

@@ -86,9 +86,24 @@ describe('a request that cannot be', () => {
 
   it.each<{ readonly what: string; readonly line: string; readonly request?: Request }>([
     { what: 'path-invalid 400', line: 'GET /v1/runs/2026-13' },
+    { what: 'path-invalid 400', line: 'GET /v1/runs/%' },
+    { what: 'path-invalid 400', line: `GET /v1/runs/${'9'.repeat(201)}` },
     { what: 'parameter-invalid 400', line: 'GET /v1/runs?limit=0' },
     { what: 'parameter-invalid 400', line: 'GET /v1/runs?after=bm9uc2Vuc2U' },
     { what: 'parameter-invalid 400', line: 'GET /v1/runs?colour=red' },
+    { what: 'parameter-invalid 400', line: 'GET /v1/me?colour=red' },
+    {
+      // Passed over, it would start the run of another namespace.
+      what: 'parameter-invalid 400',
+      line: 'POST /v1/runs?namespace=overage',
+      request: { body: { period: '2026-11' } },
+    },
+    {
+      what: 'parameter-invalid 400',
+      line: 'POST /v1/runs/2026-11/stop',
+      request: { body: { reason: 'half \ud800' } },
+    },
+    { what: 'body-unreadable 400', line: 'POST /v1/runs' },
     { what: 'path-unknown 404', line: 'GET /v1/walks' },
     { what: 'path-unknown 404', line: 'POST /v1/walks', request: { body: {} } },
     { what: 'method-unknown 405', line: 'PATCH /v1/runs', request: { body: {} } },

@@ -98,7 +98,7 @@ function clientProblem(
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
-  if (hasZodFastifySchemaValidationErrors(error)) return invalidFields(error, reply);
+  if (hasZodFastifySchemaValidationErrors(error)) return invalidFields(error, request, reply);
   switch (error.code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE': {
       const limit = request.routeOptions.bodyLimit;
@@ -110,8 +110,6 @@ function clientProblem(
         'content-type-unsupported',
         'send the body as Content-Type: application/json, or as what the route names',
       );
-    case 'FST_ERR_BAD_URL':
-      return problem(reply, 'path-unknown', 'the path cannot be read');
     default:
       return problem(reply, 'body-unreadable', 'the body is not what its Content-Type says');
   }
@@ -119,7 +117,17 @@ function clientProblem(
 
 const PARTS = { body: 'body', querystring: 'query', params: 'path', headers: 'headers' } as const;
 
-function invalidFields(error: FastifyError, reply: FastifyReply): FastifyReply {
+function invalidFields(
+  error: FastifyError,
+  { body }: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  if (error.validationContext === 'body' && (body === undefined || body === null))
+    return problem(
+      reply,
+      'body-unreadable',
+      'this request needs a body: JSON, with Content-Type: application/json',
+    );
   const where = PARTS[error.validationContext ?? 'body'] ?? 'body';
   const errors = (error.validation ?? []).map(({ instancePath, message, params }) => ({
     in: where,

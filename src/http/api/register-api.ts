@@ -15,7 +15,7 @@ import { boundConcurrency, quota } from './limits.ts';
 import { describeRoutes, registerDocs } from './openapi.ts';
 import { registerPages } from './pages.ts';
 import { answerErrors } from './problems.ts';
-import { answerUnknown, watchRoutes } from './unknown-routes.ts';
+import { answerUnknown, refuseUnknownQueries, watchRoutes } from './unknown-routes.ts';
 import { registerCustomers } from './routes/customers.ts';
 import { registerImport } from './routes/import.ts';
 import { registerMe } from './routes/me.ts';
@@ -105,6 +105,7 @@ interface V1Options extends ApiOptions {
 async function registerV1(v1: FastifyInstance, options: V1Options): Promise<void> {
   const { limits, metrics, log } = options;
   const known = watchRoutes(v1, limits.bodyBytes);
+  refuseUnknownQueries(v1);
   v1.setNotFoundHandler((request, reply) => answerUnknown(known, request, reply));
   v1.removeContentTypeParser('text/plain');
   boundConcurrency(v1, limits.concurrentRequests);

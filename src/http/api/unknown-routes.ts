@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
 import { problem } from './problems.ts';
 
 /** A path with parameters, and the methods that it has. */
@@ -20,6 +21,27 @@ export function watchRoutes(
     known.set(route.url, path);
   });
   return known;
+}
+
+const NO_QUERY = z.strictObject({});
+
+/**
+ * Refuses every query on routes registered from now on that describe none: a `?namespace=` or `?dry_run=` that is passed
+ * over would have something else done than was meant.
+ */
+export function refuseUnknownQueries(app: FastifyInstance): void {
+  app.addHook('onRoute', (route) => {
+    route.schema = { ...route.schema, querystring: route.schema?.querystring ?? NO_QUERY };
+  });
+}
+
+/** A path that the router cannot read comes to no route: no hook and no error handler of one sees it. */
+export function answerUnreadablePath(code: string, reply: FastifyReply): FastifyReply {
+  const detail =
+    code === 'FST_ERR_MAX_PARAM_LENGTH'
+      ? 'a part of the path is too long for a name of anything here'
+      : 'the path cannot be read: "%" is followed by two hex digits, and together they are UTF-8';
+  return problem(reply, 'path-invalid', detail);
 }
 
 /** 405 for a path that has other methods, 404 for one that is not there. */

@@ -7,9 +7,13 @@ import { DEFAULT_NAMESPACE, parseBillingNamespace } from '../../../domain/namesp
 const MAX_REASON = 500;
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
-/** What may stand in a log. Spelled out, so that the OpenAPI document can say it to every kind of client. */
+/**
+ * What may stand in a log, and reaches Temporal: half a surrogate pair is no UTF-8. Spelled out, so that the OpenAPI
+ * document can say it to every kind of client.
+ */
 // oxlint-disable-next-line no-control-regex -- they are what is refused
-export const NO_CONTROLS = /^[^\u0000-\u001f\u007f-\u009f]*$/;
+export const NO_CONTROLS = /^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*$/u;
+export const NO_CONTROLS_TEXT = 'must not contain control characters or half a surrogate pair';
 /** A cursor names one row; a longer one is none of ours. */
 const MAX_CURSOR = 512;
 
@@ -67,7 +71,7 @@ export const reason = z
   .trim()
   .min(1, 'must say why')
   .max(MAX_REASON)
-  .regex(NO_CONTROLS, 'must not contain control characters')
+  .regex(NO_CONTROLS, NO_CONTROLS_TEXT)
   .meta({ description: 'Why, for the audit log; one line', examples: ['new price list is in'] });
 
 /** `{period}` of the path. */

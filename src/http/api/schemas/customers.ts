@@ -1,6 +1,14 @@
 import { z } from 'zod';
 import { CUSTOMER_OUTCOMES } from '../../../db/run-customers.ts';
-import { NO_CONTROLS, namespace, pageOf, pageShape, reason, time } from './common.ts';
+import {
+  NO_CONTROLS,
+  NO_CONTROLS_TEXT,
+  namespace,
+  pageOf,
+  pageShape,
+  reason,
+  time,
+} from './common.ts';
 
 const minor = z.int().meta({ description: 'In minor units of the currency', examples: [129_900] });
 const when = time.nullable();
@@ -15,7 +23,7 @@ export const outcomeReason = z
   .string()
   .min(1)
   .max(200)
-  .regex(NO_CONTROLS, 'must not contain control characters')
+  .regex(NO_CONTROLS, NO_CONTROLS_TEXT)
   .meta({
     description: 'Why somebody is not charged: a decline code, a skip reason, an error type',
     examples: ['insufficient_funds'],

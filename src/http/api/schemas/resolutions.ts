@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { NO_CONTROLS } from './common.ts';
+import { NO_CONTROLS, NO_CONTROLS_TEXT } from './common.ts';
 import { RERUN_ANSWERS } from './reruns.ts';
 
 /** It goes into the reason of the rerun as well, which takes no more. */
@@ -8,7 +8,7 @@ const evidence = z
   .trim()
   .min(1, 'must say what you saw, and where')
   .max(400)
-  .regex(NO_CONTROLS, 'must not contain control characters')
+  .regex(NO_CONTROLS, NO_CONTROLS_TEXT)
   .meta({
     description: 'What you saw and where, for the audit log; one line',
     examples: ['nothing in the dashboard, ticket 4711'],
