@@ -8,7 +8,7 @@ export interface Command {
   readonly period: string;
 }
 
-export interface Acknowledgement {
+interface Acknowledgement {
   readonly ack: number;
 }
 
