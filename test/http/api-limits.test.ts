@@ -15,6 +15,8 @@ import {
   type Request,
 } from '../support/operator-api.ts';
 
+/** Of the form of a cursor of runs, with what no text of the database may have. */
+const NUL_CURSOR = Buffer.from('[1,"\\u0000","2026-11"]').toString('base64url');
 const problemSchema = z.object({ code: z.string() });
 
 let engine: Engine;
@@ -90,6 +92,7 @@ describe('a request that cannot be', () => {
     { what: 'path-invalid 400', line: `GET /v1/runs/${'9'.repeat(201)}` },
     { what: 'parameter-invalid 400', line: 'GET /v1/runs?limit=0' },
     { what: 'parameter-invalid 400', line: 'GET /v1/runs?after=bm9uc2Vuc2U' },
+    { what: 'parameter-invalid 400', line: `GET /v1/runs?after=${NUL_CURSOR}` },
     { what: 'parameter-invalid 400', line: 'GET /v1/runs?colour=red' },
     { what: 'parameter-invalid 400', line: 'GET /v1/me?colour=red' },
     {

@@ -3,6 +3,8 @@ import {
   amounts,
   anyNamespace,
   namespace,
+  NO_CONTROLS,
+  NO_CONTROLS_TEXT,
   pageOf,
   pageShape,
   period,
@@ -54,10 +56,12 @@ const listedRun = z.object({
 
 export type ListedRunAnswer = z.infer<typeof listedRun>;
 export const runList = pageOf(listedRun);
+/** The database takes no NUL, wherever it comes from. */
+const cursorText = z.string().max(40).regex(NO_CONTROLS, NO_CONTROLS_TEXT);
 /** Microseconds of the plan, namespace, period. */
 export const runListQuery = z.strictObject({
   namespace: anyNamespace,
-  ...pageShape(z.tuple([z.int(), z.string(), z.string()])),
+  ...pageShape(z.tuple([z.int(), cursorText, cursorText])),
 });
 
 /** How a run stands; the same object in `GET /v1/runs/{period}` and in every event of its stream. */
