@@ -1,0 +1,34 @@
+import fastify, { type FastifyInstance } from 'fastify';
+import type { Pool } from 'pg';
+import type { Shop } from '../../harness/exhibit.ts';
+import { charge, type Order } from '../charge.ts';
+
+/** Takes the key before it charges. An error is stored as the answer: nobody knows whether Stripe has charged. */
+export function api(shop: Shop, pool: Pool): FastifyInstance {
+  const app = fastify();
+  app.post<{ Body: Order }>('/charges', async ({ body, headers }, reply) => {
+    const key = headers['idempotency-key'];
+    const claim = await pool.query('INSERT INTO answers (key) VALUES ($1) ON CONFLICT DO NOTHING', [
+      key,
+    ]);
+    if (claim.rowCount === 0) {
+      const { rows } = await pool.query<{ status: number | null; body: object | null }>(
+        'SELECT status, body FROM answers WHERE key = $1',
+        [key],
+      );
+      const status = rows[0]?.status ?? null;
+      if (status === null) return reply.code(409).send({ error: 'under way' });
+      return reply.code(status).send(rows[0]?.body);
+    }
+    try {
+      const paid = await charge(shop, body);
+      await pool.query('UPDATE answers SET status = 201, body = $2 WHERE key = $1', [key, paid]);
+      return await reply.code(201).send(paid);
+    } catch (error) {
+      const unknown = { error: 'unknown', detail: 'look whether it was paid before you pay again' };
+      await pool.query('UPDATE answers SET status = 500, body = $2 WHERE key = $1', [key, unknown]);
+      throw error;
+    }
+  });
+  return app;
+}
