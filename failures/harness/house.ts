@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import {
@@ -62,6 +62,8 @@ export async function openHouse(
 ): Promise<House> {
   quietWorkers();
   const home = await mkdtemp(path.join(tmpdir(), 'chargeonce-failures-'));
+  // PostgreSQL does not run as root: its user has to get in, or its data would lie elsewhere and stay.
+  await chmod(home, 0o711);
   const undo: Undo = [() => rm(home, { recursive: true, force: true })];
   try {
     const own = Object.fromEntries(PASSED_ON.map((name) => [name, env[name]]));
