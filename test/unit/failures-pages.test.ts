@@ -3,6 +3,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { EXHIBITS } from '../../failures/exhibits.ts';
+import { indexOf } from '../../failures/harness/index-page.ts';
 import { pageOf } from '../../failures/harness/report.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -35,6 +36,11 @@ describe('the failure gallery', () => {
   it('has each number and each name once', () => {
     expect(new Set(EXHIBITS.map(({ number }) => number)).size).toBe(EXHIBITS.length);
     expect(new Set(EXHIBITS.map(({ name }) => name)).size).toBe(EXHIBITS.length);
+  });
+
+  it('is listed as its exhibits say, room by room', () => {
+    const list = readFileSync(path.join(ROOT, 'docs/failures/README.md'), 'utf8');
+    expect(list.slice(list.indexOf('## A'))).toBe(indexOf(EXHIBITS));
   });
 
   it('has no page without an exhibit', () => {
