@@ -11,7 +11,11 @@ import { EXIT } from '../../src/cli/exit-codes.ts';
 import { registerVault } from '../../src/cli/commands/vault.ts';
 import { testHome, type Running } from '../support/cli.ts';
 import { startEngine, TEST_KEY, type Engine } from '../support/engine.ts';
-import { startWireServer, type WireAction, type WireServer } from '../../failures/harness/wire-server.ts';
+import {
+  startWireServer,
+  type WireAction,
+  type WireServer,
+} from '../../failures/harness/wire-server.ts';
 import { runInProcess, type Commanded } from '../support/in-process.ts';
 import { ADMIN_TOKEN, createForm, RUN_TOKEN } from '../support/vault.ts';
 
