@@ -25,7 +25,7 @@ export interface Shop {
 export type Room = 'A' | 'B' | 'C' | 'D' | 'E' | 'F' | 'G';
 
 /** What goes wrong for a customer. */
-export type Harm = 'chargedAgain' | 'missed' | 'wrongAmount';
+type Harm = 'chargedAgain' | 'missed' | 'wrongAmount';
 
 /**
  * One known way to charge twice, or not at all. `tempting` has to do harm, `fixed` and `ours` must not: each is run

@@ -47,7 +47,7 @@ const PAUSES_MS = [200, 400, 800, 1_500, 3_000];
 const ABSENCE_QUIET_MS = 500;
 const STRIPE_TIMEOUT_MS = 4_000;
 export const ADMIN_TOKEN = new Secret(`vat_${'a'.repeat(64)}`);
-export const RUN_TOKEN = new Secret(`vrt_${'b'.repeat(64)}`);
+const RUN_TOKEN = new Secret(`vrt_${'b'.repeat(64)}`);
 
 /** Puts the shop's customers into a database of ours, and connects. Nothing is billed yet. */
 export async function oursWorld({ shop, stripe, house, undo }: OursParts): Promise<OursWorld> {

@@ -7,7 +7,7 @@ import { oursWorld } from './ours-world.ts';
 import { temptingWorld } from './tempting-world.ts';
 
 /** One way to do it, and what came of it. */
-export interface Tried {
+interface Tried {
   readonly outcome: Outcome;
   /** null when it came to what it had to come to */
   readonly problem: string | null;
