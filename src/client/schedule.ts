@@ -1,4 +1,5 @@
 import {
+  ScheduleAlreadyRunning,
   ScheduleNotFoundError,
   ScheduleOverlapPolicy,
   type CalendarSpecDescription,
@@ -53,9 +54,13 @@ export class TickWouldBeSkipped extends Error {
 /** A tick that is later than this is not made up for: an operator bills the period by hand. */
 const CATCHUP_WINDOW_MS = 3 * 24 * 3_600_000;
 
+/** Between a look and its change others may create or remove it; more often in a row nobody does. */
+const MAX_LOOKS = 5;
+
 /**
  * Creates the namespace's Schedule or brings it to what is wanted, and says what that changes. With
- * `dryRun` it only says. Twice: the second changes nothing. A Schedule that is paused stays paused.
+ * `dryRun` it only says. Twice: the second changes nothing; at once: one after the other. A Schedule
+ * that is paused stays paused.
  */
 export async function ensureSchedule(
   client: Client,
@@ -63,6 +68,22 @@ export async function ensureSchedule(
   options: { readonly dryRun?: boolean } = {},
 ): Promise<EnsuredSchedule> {
   refuseSkippedTicks(wanted);
+  for (let looks = 1; ; looks += 1) {
+    try {
+      return await lookAndChange(client, wanted, options);
+    } catch (error) {
+      const overtaken =
+        error instanceof ScheduleAlreadyRunning || error instanceof ScheduleNotFoundError;
+      if (!overtaken || looks === MAX_LOOKS) throw error;
+    }
+  }
+}
+
+async function lookAndChange(
+  client: Client,
+  wanted: WantedSchedule,
+  options: { readonly dryRun?: boolean },
+): Promise<EnsuredSchedule> {
   const id = scheduleId(wanted.namespace);
   const target = scheduleOptions(wanted);
   const current = await describeSchedule(client, wanted.namespace);

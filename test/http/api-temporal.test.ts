@@ -1,3 +1,4 @@
+import { ServiceError } from '@temporalio/client';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { claimSlot } from '../../src/activities/claim-slot.ts';
@@ -304,6 +305,31 @@ describe('/v1/schedule', () => {
     ]);
   });
 
+  it('answers 503 where Temporal falls silent in the middle of an order, and the same key orders it later', async () => {
+    const silence = Object.assign(new Error('4 DEADLINE_EXCEEDED'), {
+      code: 4,
+      details: '',
+      metadata: {},
+    });
+    let asked = 0;
+    const flaky = await startOperatorApi(stack.db, {
+      account: stack.deps.account,
+      temporal: async () => {
+        asked += 1;
+        if (asked > 1) throw new ServiceError('no answer', { cause: silence });
+        return stack.client;
+      },
+    });
+    const order = { as: ADA, body: { reason: 'by hand' }, key: 'remove-1' };
+    const lost = await flaky.call('DELETE', '/v1/schedule?namespace=silent', order);
+    expect(lost).toMatchObject({ status: 503, body: { code: 'temporal-not-answering' } });
+    expect(lost.headers.get('retry-after')).toBe('5');
+    await flaky.close();
+    const again = await api.call('DELETE', '/v1/schedule?namespace=silent', order);
+    expect(again).toMatchObject({ status: 200, body: { removed: false } });
+    expect(again.headers.get('idempotent-replayed')).toBeNull();
+  });
+
   it('refuses a time that a clock change skips, and changes nothing', async () => {
     const body = { every: 'day', time: '02:30', zone: 'Europe/Berlin', reason: 'x' };
     expect(await api.call('PUT', path, { as: ADA, body })).toMatchObject({
@@ -311,6 +337,18 @@ describe('/v1/schedule', () => {
       body: { code: 'schedule-skips', detail: expect.stringContaining('Europe/Berlin') },
     });
     expect(await api.call('GET', path)).toMatchObject({ status: 404 });
+  });
+
+  it('is as one of them says when several are sent at once', async () => {
+    const at = '/v1/schedule?namespace=several';
+    const set = (day: number) =>
+      api.call('PUT', at, { as: ADA, body: { day, time: '06:00', reason: 'x' } });
+    const answers = await Promise.all([1, 2, 3, 4].map(set));
+    expect(answers.map(({ status, body }) => (status === 200 ? 200 : body))).toEqual([
+      200, 200, 200, 200,
+    ]);
+    await set(4);
+    expect(await set(4)).toMatchObject({ status: 200, body: { action: 'unchanged' } });
   });
 
   it('is changed by admins, paused by operators, and never without a reason', async () => {

@@ -95,6 +95,7 @@ export async function registerDocs(app: FastifyInstance): Promise<void> {
 
 function extensionsOf({ config, method, url, schema }: RouteOptions): Record<string, unknown> {
   const codes: string[] = [...EVERYWHERE, ...(config?.problems ?? [])];
+  if (codes.includes('temporal-unavailable')) codes.push('temporal-not-answering');
   if (url.includes(':')) codes.push('path-invalid');
   if (schema?.body !== undefined) codes.push(...WITH_BODY);
   if (!SAFE.has(String(method)) && config?.idempotency !== false)

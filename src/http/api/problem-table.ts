@@ -203,6 +203,11 @@ export const PROBLEMS = {
     'Temporal cannot be reached',
     'Nothing was done, and the Idempotency-Key was not used up. Send the same request again.',
   ),
+  'temporal-not-answering': kind(
+    503,
+    'Temporal gave no answer in time',
+    'Whether anything was done is not known. Send the same request again with the same Idempotency-Key: what was done is not done twice.',
+  ),
   'database-unavailable': kind(
     503,
     'The database cannot be reached',

@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import { orderFailureOf } from '../../client/order-failure.ts';
 import type { Log } from '../../log.ts';
 import { PROBLEMS, type ProblemCode } from './problem-table.ts';
 
@@ -85,7 +86,16 @@ export function answerErrors(app: FastifyInstance, log: Log): void {
     if (error instanceof ApiProblem) return problem(reply, error.code, error.text);
     const status = error.statusCode ?? 500;
     if (status >= 400 && status < 500) return clientProblem(error, request, reply);
-    log.error({ err: error, route: request.routeOptions.url }, 'an API request failed');
+    const route = request.routeOptions.url;
+    if (orderFailureOf(error)?.kind === 'noAnswer') {
+      log.warn({ err: error, route }, 'Temporal did not answer an API request');
+      return problem(reply, 'temporal-not-answering', {
+        detail:
+          'Temporal gave no answer in time, and may have done it; send the same request again, with the same Idempotency-Key',
+        retryAfterSeconds: 5,
+      });
+    }
+    log.error({ err: error, route }, 'an API request failed');
     const detail =
       'what went wrong is in the log of the server; whether anything was done shows a GET';
     return problem(reply, 'internal-error', detail);
