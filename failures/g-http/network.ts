@@ -18,8 +18,4 @@ export async function served(
   }
 }
 
-/** The answer to the first request is lost on its way to the client. */
-export const losesFirstAnswer: WireScript = (_request, count) =>
-  count === 1 ? 'forwardThenClose' : 'forward';
-
 export const losesNothing: WireScript = () => 'forward';

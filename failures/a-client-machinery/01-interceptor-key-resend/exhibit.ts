@@ -1,6 +1,7 @@
 import type { Exhibit } from '../../harness/exhibit.ts';
+import { losesConfirms } from '../../harness/lost-answers.ts';
+import { sawOneKeyPerCharge } from '../../harness/sends.ts';
 import type { WireAction } from '../../harness/wire-server.ts';
-import { losesConfirms, sawOneKeyPerCharge } from '../sends.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import http, { type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
 import { text } from 'node:stream/consumers';
 import type { Shop } from '../../harness/exhibit.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 interface Post {
   readonly url: string;

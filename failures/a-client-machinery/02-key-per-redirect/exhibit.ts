@@ -1,7 +1,7 @@
 import type { Exhibit, Shop } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
 import type { WireAction, WireRequest, WireServer } from '../../harness/wire-server.ts';
-import { sawAllCharged } from '../sends.ts';
+import { sawAllCharged } from '../all-charged.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 

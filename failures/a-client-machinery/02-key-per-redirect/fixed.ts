@@ -1,7 +1,7 @@
 import { Agent, interceptors, request, type Dispatcher } from 'undici';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 /** Signs at the wire, for each hop, with what it was given. It makes nothing up. */
 function signed(apiKey: string, idempotencyKey: string): Dispatcher.DispatcherComposeInterceptor {

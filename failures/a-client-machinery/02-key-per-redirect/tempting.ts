@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, interceptors, request, type Dispatcher } from 'undici';
 import type { Shop } from '../../harness/exhibit.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 /** Signs at the wire: undici drops Authorization when a redirect leads to another host. */
 function signed(apiKey: string): Dispatcher.DispatcherComposeInterceptor {

@@ -1,5 +1,5 @@
 import type { Exhibit } from '../../harness/exhibit.ts';
-import { losesConfirms, losesFirstAnswer, sawOneKeyPerCharge } from '../sends.ts';
+import { answerLost } from '../answer-lost.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
@@ -10,17 +10,5 @@ export const retryHookNewKey: Exhibit = {
   title: "a retry hook (got's beforeRetry) overwrites the request's key",
   rule: 'A retry asks what became of the first send, so it has the first key. A new key is a new charge.',
   harm: 'chargedAgain',
-  async tempting(world) {
-    const wire = await world.wire(losesFirstAnswer);
-    await tempting({ ...world, stripeUrl: wire.url });
-  },
-  async fixed(world) {
-    const wire = await world.wire(losesFirstAnswer);
-    await fixed({ ...world, stripeUrl: wire.url });
-  },
-  async ours(world) {
-    await world.wire(losesConfirms(2));
-    await world.bill();
-  },
-  oursAlso: sawOneKeyPerCharge,
+  ...answerLost({ tempting, fixed }),
 };

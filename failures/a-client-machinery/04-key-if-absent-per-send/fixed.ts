@@ -1,7 +1,7 @@
 import pRetry, { AbortError } from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 type Send = (url: string, init: RequestInit) => Promise<Response>;
 

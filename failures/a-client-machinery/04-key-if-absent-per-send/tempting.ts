@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 type Send = (url: string, init: RequestInit) => Promise<Response>;
 

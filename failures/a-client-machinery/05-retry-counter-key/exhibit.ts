@@ -1,5 +1,5 @@
 import type { Exhibit } from '../../harness/exhibit.ts';
-import { losesConfirms, losesFirstAnswer, sawOneKeyPerCharge } from '../sends.ts';
+import { answerLost } from '../answer-lost.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
@@ -10,17 +10,5 @@ export const retryCounterKey: Exhibit = {
   title: 'the retry counter is part of the key',
   rule: 'The key says which charge it is. Which try it is goes into X-Attempt-Id.',
   harm: 'chargedAgain',
-  async tempting(world) {
-    const wire = await world.wire(losesFirstAnswer);
-    await tempting({ ...world, stripeUrl: wire.url });
-  },
-  async fixed(world) {
-    const wire = await world.wire(losesFirstAnswer);
-    await fixed({ ...world, stripeUrl: wire.url });
-  },
-  async ours(world) {
-    await world.wire(losesConfirms(2));
-    await world.bill();
-  },
-  oursAlso: sawOneKeyPerCharge,
+  ...answerLost({ tempting, fixed }),
 };

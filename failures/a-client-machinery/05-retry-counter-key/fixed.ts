@@ -2,7 +2,7 @@ import pRetry from 'p-retry';
 import { request } from 'undici';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 export async function billEverybody(shop: Shop): Promise<void> {
   for (const customer of shop.customers) {

@@ -1,7 +1,7 @@
 import axios from 'axios';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 async function newToken(gatewayUrl: string): Promise<string> {
   const { data } = await axios.post<{ access_token: string }>(`${gatewayUrl}/oauth/token`);

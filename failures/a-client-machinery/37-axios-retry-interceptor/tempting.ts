@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import axios from 'axios';
 import axiosRetry, { isRetryableError } from 'axios-retry';
 import type { Shop } from '../../harness/exhibit.ts';
-import { chargeForm } from '../charge-form.ts';
+import { chargeForm } from '../../harness/payment-form.ts';
 
 export async function billEverybody(shop: Shop): Promise<void> {
   const stripe = axios.create({

@@ -1,5 +1,6 @@
 import type { Exhibit } from '../../harness/exhibit.ts';
-import { losesAnswers, wasSent } from '../confirms.ts';
+import { losesAnswers, losingFirstAnswers } from '../../harness/lost-answers.ts';
+import { wasSent } from '../../harness/sends.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
@@ -13,18 +14,8 @@ export const keyAtTheCallSite: Exhibit = {
   title: 'the key is made where the retried lambda calls',
   rule: 'Whatever stands inside the retried function is made anew by each try. Make the key before the retry begins.',
   harm: 'chargedAgain',
-  async tempting(world) {
-    const wire = await world.wire((_request, count) =>
-      count === 1 ? 'forwardThenClose' : 'forward',
-    );
-    await tempting({ ...world, stripeUrl: wire.url });
-  },
-  async fixed(world) {
-    const wire = await world.wire((_request, count) =>
-      count === 1 ? 'forwardThenClose' : 'forward',
-    );
-    await fixed({ ...world, stripeUrl: wire.url });
-  },
+  tempting: losingFirstAnswers(1, tempting),
+  fixed: losingFirstAnswers(1, fixed),
   async ours(world) {
     await world.wire(losesAnswers(LOST_CREATES, (path) => path === '/v1/payment_intents'));
     await world.bill();

@@ -2,7 +2,7 @@ import axios from 'axios';
 import pRetry from 'p-retry';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentForm } from '../payment-form.ts';
+import { paymentForm } from '../../harness/payment-form.ts';
 
 /** The key is a parameter, so nobody can forget it. */
 async function charge(shop: Shop, customer: Customer, idempotencyKey: string): Promise<void> {

@@ -1,5 +1,6 @@
 import type { Exhibit } from '../../harness/exhibit.ts';
-import { losesAnswers, wasSent } from '../confirms.ts';
+import { losesAnswers, losingFirstAnswers } from '../../harness/lost-answers.ts';
+import { wasSent } from '../../harness/sends.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
@@ -13,18 +14,8 @@ export const callbackCallsAgain: Exhibit = {
   title: "the error callback calls the method again, and the method makes its request's key",
   rule: 'A resend is the same request. What resends has to be given the key; what makes the key must not be called again.',
   harm: 'chargedAgain',
-  async tempting(world) {
-    const wire = await world.wire((_request, count) =>
-      count <= BREAKS ? 'forwardThenClose' : 'forward',
-    );
-    await tempting({ ...world, stripeUrl: wire.url });
-  },
-  async fixed(world) {
-    const wire = await world.wire((_request, count) =>
-      count <= BREAKS ? 'forwardThenClose' : 'forward',
-    );
-    await fixed({ ...world, stripeUrl: wire.url });
-  },
+  tempting: losingFirstAnswers(BREAKS, tempting),
+  fixed: losingFirstAnswers(BREAKS, fixed),
   async ours(world) {
     await world.wire(losesAnswers(BREAKS, (path) => path.endsWith('/confirm')));
     await world.bill();

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import http from 'node:http';
 import { promisify } from 'node:util';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
-import { paymentForm } from '../payment-form.ts';
+import { paymentForm } from '../../harness/payment-form.ts';
 
 type Done = (error: Error | null) => void;
 

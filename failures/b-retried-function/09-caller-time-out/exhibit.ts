@@ -2,8 +2,8 @@ import { Secret } from '../../../src/secret.ts';
 import type { Simulator } from '../../../src/simulator/index.ts';
 import type { Exhibit } from '../../harness/exhibit.ts';
 import type { WireAction, WireScript } from '../../harness/wire-server.ts';
-import { confirmsOf } from '../confirms.ts';
-import { until } from '../until.ts';
+import { confirmsOf } from '../../harness/sends.ts';
+import { until } from '../../harness/until.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 

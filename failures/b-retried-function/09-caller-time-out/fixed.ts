@@ -1,7 +1,7 @@
 import pRetry from 'p-retry';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentForm } from '../payment-form.ts';
+import { paymentForm } from '../../harness/payment-form.ts';
 
 /** However often it is called: one key. */
 async function charge(shop: Shop, customer: Customer): Promise<void> {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pRetry from 'p-retry';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
-import { paymentForm } from '../payment-form.ts';
+import { paymentForm } from '../../harness/payment-form.ts';
 
 /** One call, one key. */
 async function charge(shop: Shop, customer: Customer): Promise<void> {

@@ -1,7 +1,7 @@
 import got from 'got';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentForm } from '../payment-form.ts';
+import { paymentForm } from '../../harness/payment-form.ts';
 
 class ChargeCommand {
   readonly customer: Customer;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'undici';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
-import { paymentForm } from '../payment-form.ts';
+import { paymentForm } from '../../harness/payment-form.ts';
 
 /** One connection to Stripe. When it breaks, the next one takes its place. */
 export class Connection {

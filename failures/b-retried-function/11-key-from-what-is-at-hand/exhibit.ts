@@ -1,7 +1,8 @@
 import type { Exhibit, Shop } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
-import { breakableWire, chargesConfirmed } from '../confirms.ts';
-import { until } from '../until.ts';
+import { breakableWire } from '../../harness/lost-answers.ts';
+import { chargesConfirmed } from '../../harness/sends.ts';
+import { until } from '../../harness/until.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 

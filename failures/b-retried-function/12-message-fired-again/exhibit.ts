@@ -3,7 +3,7 @@ import PgBoss from 'pg-boss';
 import { sql } from 'kysely';
 import type { Exhibit } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
-import { until } from '../until.ts';
+import { until } from '../../harness/until.ts';
 import { startCharging as fixed } from './fixed.ts';
 import { startCharging as tempting } from './tempting.ts';
 

@@ -2,7 +2,7 @@ import type { Exhibit, Shop } from '../../harness/exhibit.ts';
 import { gateFor } from '../../harness/gate.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
 import type { WireAction } from '../../harness/wire-server.ts';
-import { until } from '../until.ts';
+import { until } from '../../harness/until.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 

@@ -1,6 +1,6 @@
 import type { Customer, Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentForm } from '../payment-form.ts';
+import { paymentForm } from '../../harness/payment-form.ts';
 
 /** A provider as frameworks make them: one object for the whole process. */
 class ChargeHandler {

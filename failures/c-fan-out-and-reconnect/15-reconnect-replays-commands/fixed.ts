@@ -2,7 +2,7 @@ import pRetry from 'p-retry';
 import type { WebSocketServer } from 'ws';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../../d-many-schedulers/payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 import type { Command } from './outbox.ts';
 
 /** The same gateway: a command says what is to be charged, and that is its name. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import pRetry from 'p-retry';
 import type { WebSocketServer } from 'ws';
 import type { Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../../d-many-schedulers/payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 import type { Command } from './outbox.ts';
 
 /** Charges as it is told, and acknowledges. */

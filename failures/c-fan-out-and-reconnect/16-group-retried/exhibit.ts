@@ -1,7 +1,7 @@
 import type { Exhibit, Shop } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
-import { sawOneKeyPerCharge } from '../../a-client-machinery/sends.ts';
-import { losesAnswers } from '../../b-retried-function/confirms.ts';
+import { sawOneKeyPerCharge } from '../../harness/sends.ts';
+import { losesAnswers } from '../../harness/lost-answers.ts';
 import { orderAllAgain, orderCharge } from '../orders.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type Stripe from 'stripe';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf } from '../../d-many-schedulers/payments.ts';
+import { paymentOf, stripeOf } from '../../harness/payments.ts';
 
 const ROUNDS = 3;
 

@@ -4,7 +4,7 @@ import type { Exhibit } from '../../harness/exhibit.ts';
 import { gateFor } from '../../harness/gate.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
 import type { WireAction } from '../../harness/wire-server.ts';
-import { until } from '../../b-retried-function/until.ts';
+import { until } from '../../harness/until.ts';
 import { orderAllAgain, orderCharge } from '../orders.ts';
 import { billInStep as fixed } from './fixed.ts';
 import { billInStep as tempting } from './tempting.ts';

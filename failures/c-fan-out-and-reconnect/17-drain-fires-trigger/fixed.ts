@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../../d-many-schedulers/payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** The same, however often it is told to go on. */
 export function billInStep(shop: Shop, accounting: Socket): void {

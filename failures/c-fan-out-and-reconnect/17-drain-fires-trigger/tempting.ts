@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../../d-many-schedulers/payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** Charges everybody and reports it to accounting, no faster than accounting reads. */
 export function billInStep(shop: Shop, accounting: Socket): void {

@@ -2,7 +2,7 @@ import pRetry from 'p-retry';
 import type { WebSocketServer } from 'ws';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../../d-many-schedulers/payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 import { customerOf } from '../connections.ts';
 
 const HOUR_MS = 60 * 60 * 1_000;

@@ -2,7 +2,7 @@ import { schedule, type ScheduledTask } from 'node-cron';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** The same timer on every replica; all of them ask for the same charge. */
 export function scheduleBilling(shop: Shop, expression = '0 3 1 * *'): ScheduledTask {

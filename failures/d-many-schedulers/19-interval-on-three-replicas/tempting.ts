@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { schedule, type ScheduledTask } from 'node-cron';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** The billing of the application: every month, in good order, and never over itself. */
 export function scheduleBilling(shop: Shop, expression = '0 3 1 * *'): ScheduledTask {

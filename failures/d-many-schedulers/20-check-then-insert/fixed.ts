@@ -2,7 +2,7 @@ import pRetry from 'p-retry';
 import type { Pool } from 'pg';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** Claims first: of all who ask, the database lets one insert. */
 export async function billEverybody(shop: Shop, pool: Pool): Promise<void> {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import pRetry from 'p-retry';
 import type { Pool } from 'pg';
 import type { Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** Charges whoever is not through yet; may be started again at any time. */
 export async function billEverybody(shop: Shop, pool: Pool): Promise<void> {

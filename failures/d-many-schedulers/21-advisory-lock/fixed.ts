@@ -1,7 +1,7 @@
 import pRetry from 'p-retry';
 import type { Pool } from 'pg';
 import type { Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 import { stableKey } from '../../harness/stable-key.ts';
 import { isBilled, markBilled } from './billed.ts';
 import type { WithLock } from './locks.ts';

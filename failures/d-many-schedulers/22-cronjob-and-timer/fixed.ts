@@ -2,7 +2,7 @@ import { schedule, type ScheduledTask } from 'node-cron';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** In the application, as it has always been. */
 export function startTimer(shop: Shop, expression = '0 3 1 * *'): ScheduledTask {

@@ -2,7 +2,7 @@ import fastify, { type FastifyInstance } from 'fastify';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** The same button. However often it is pressed, and on whatever server: it asks for the same charges. */
 export function backOffice(shop: Shop): FastifyInstance {

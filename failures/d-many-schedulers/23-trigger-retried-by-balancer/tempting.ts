@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import fastify, { type FastifyInstance } from 'fastify';
 import pRetry from 'p-retry';
 import type { Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 /** The button "bill now" of the back office. A second press while it bills does nothing. */
 export function backOffice(shop: Shop): FastifyInstance {

@@ -1,7 +1,7 @@
 import pRetry from 'p-retry';
 import type { Pool } from 'pg';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 import type { KeyOf } from './tempting.ts';
 
 export const SCHEMA = `

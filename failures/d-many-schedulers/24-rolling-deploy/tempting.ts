@@ -2,7 +2,7 @@ import pRetry from 'p-retry';
 import type { Pool } from 'pg';
 import type { Customer, Shop } from '../../harness/exhibit.ts';
 import { stableKey } from '../../harness/stable-key.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 
 export const SCHEMA = `
   CREATE TABLE billed (customer_id text, period text, PRIMARY KEY (customer_id, period))`;

@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises';
 import pRetry from 'p-retry';
 import type { Pool } from 'pg';
 import type { Shop } from '../../harness/exhibit.ts';
-import { paymentOf, stripeOf, TRIES } from '../payments.ts';
+import { paymentOf, stripeOf, TRIES } from '../../harness/payments.ts';
 import { hold, type Lease } from './lease.ts';
 
 /** Waits to be the leader, and bills for as long as it is. */

@@ -1,7 +1,8 @@
 import { sql } from 'kysely';
 import type { Exhibit } from '../../harness/exhibit.ts';
 import type { OursWorld } from '../../harness/ours-world.ts';
-import { keysOf, losesFirst, losingFirstTry } from '../sends.ts';
+import { keysOf } from '../../harness/sends.ts';
+import { losesFirst, losingFirstTry } from '../first-try.ts';
 import { sendPending as fixed } from './fixed.ts';
 import { sendPending as tempting } from './tempting.ts';
 

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Customer, Exhibit } from '../../harness/exhibit.ts';
-import { keysOf, losesFirst, losingFirstTry } from '../sends.ts';
+import { keysOf } from '../../harness/sends.ts';
+import { losesFirst, losingFirstTry } from '../first-try.ts';
 import { chargeUsage as fixed } from './fixed.ts';
 import { chargeUsage as tempting } from './tempting.ts';
 

@@ -1,7 +1,7 @@
 import type { Exhibit } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
+import { keysOf } from '../../harness/sends.ts';
 import { giveCards, rerunAll } from '../customers.ts';
-import { keysOf } from '../sends.ts';
 import { charge as fixed } from './fixed.ts';
 import { charge as tempting } from './tempting.ts';
 

@@ -1,14 +1,15 @@
 import type { FastifyInstance } from 'fastify';
 import type { Customer, Exhibit } from '../../harness/exhibit.ts';
+import { losesFirstAnswers } from '../../harness/lost-answers.ts';
 import { pay } from '../client.ts';
-import { losesFirstAnswer, served } from '../network.ts';
+import { served } from '../network.ts';
 import { protectedApi } from '../ours.ts';
 import { api as fixed } from './fixed.ts';
 import { api as tempting } from './tempting.ts';
 
 /** The answer to the first request is lost, and the client sends it again. */
 async function payAll(app: FastifyInstance, customers: readonly Customer[]): Promise<void> {
-  await served(app, losesFirstAnswer, async (url) => {
+  await served(app, losesFirstAnswers(1), async (url) => {
     for (const customer of customers) await pay(url, customer);
   });
 }

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Customer, Exhibit } from '../../harness/exhibit.ts';
+import { losesFirstAnswers, SENDS_OF_ONE_TRY } from '../../harness/lost-answers.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
-import type { WireScript } from '../../harness/wire-server.ts';
 import { withAnswers } from '../answers.ts';
 import { pay } from '../client.ts';
 import { losesNothing, served } from '../network.ts';
@@ -9,12 +9,8 @@ import { protectedApi } from '../ours.ts';
 import { api as fixed } from './fixed.ts';
 import { api as tempting } from './tempting.ts';
 
-/** Stripe's SDK sends once more by itself when a connection breaks, with the same key. */
-const SENDS_OF_ONE_CHARGE = 2;
-
 /** Stripe charges, and its answers to the first charge are lost on their way to the API. */
-const losesFirstCharge: WireScript = (_request, count) =>
-  count <= SENDS_OF_ONE_CHARGE ? 'forwardThenClose' : 'forward';
+const losesFirstCharge = losesFirstAnswers(SENDS_OF_ONE_TRY);
 
 async function payAll(app: FastifyInstance, customers: readonly Customer[]): Promise<void> {
   await served(app, losesNothing, async (url) => {

@@ -1,4 +1,4 @@
-import type { Customer } from '../harness/exhibit.ts';
+import type { Customer } from './exhibit.ts';
 
 /** The body of `POST /v1/payment_intents` that creates and confirms in one, off-session. */
 export function paymentForm(customer: Customer): URLSearchParams {
@@ -10,4 +10,9 @@ export function paymentForm(customer: Customer): URLSearchParams {
     off_session: 'true',
     confirm: 'true',
   });
+}
+
+/** The same as it is sent: the same bytes each time. */
+export function chargeForm(customer: Customer): string {
+  return paymentForm(customer).toString();
 }
