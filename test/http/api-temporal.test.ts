@@ -1,4 +1,3 @@
-import { ServiceError } from '@temporalio/client';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { claimSlot } from '../../src/activities/claim-slot.ts';
@@ -16,7 +15,7 @@ import {
   setFaults,
   slotRef,
 } from '../support/engine.ts';
-import { ADA, PAUL, startOperatorApi, VERA, type OperatorApi } from '../support/operator-api.ts';
+import { PAUL, startOperatorApi, VERA, type OperatorApi } from '../support/operator-api.ts';
 import { startQuietDevServer, startStack, type Stack } from '../support/stack.ts';
 
 const DECLINED = 'pm_card_visa_chargeDeclined';
@@ -244,126 +243,5 @@ describe('POST …/resolution as absent', () => {
     expect(await rerunsLogged('good', run)).toEqual([
       { actor: 'paul', action: 'rerun.accepted', reason: `resolved as absent: ${body.evidence}` },
     ]);
-  });
-});
-
-describe('/v1/schedule', () => {
-  const path = '/v1/schedule?namespace=overage';
-
-  it('is made, changed, paused, resumed and removed, each with who and why in the audit log', async () => {
-    const none = await api.call('GET', path, { as: VERA });
-    expect(none).toMatchObject({ status: 404, body: { code: 'schedule-unknown' } });
-    const body = { day: 3, time: '06:30', zone: 'Europe/Berlin', reason: 'bill by itself' };
-    const tried = await api.call('PUT', `${path}&dry_run=true`, { as: ADA, body });
-    expect(tried).toMatchObject({ status: 200, body: { action: 'created', dry_run: true } });
-    expect(await api.call('GET', path)).toMatchObject({ status: 404 });
-    const made = await api.call('PUT', path, { as: ADA, body });
-    expect(made).toMatchObject({
-      status: 200,
-      body: { schedule_id: 'billing-schedule.overage', action: 'created', dry_run: false },
-    });
-    const changed = await api.call('PUT', path, { as: ADA, body: { ...body, day: 4 } });
-    expect(changed).toMatchObject({
-      body: { action: 'updated', changes: [{ setting: 'calendar', to: expect.any(String) }] },
-    });
-    const held = await api.call('POST', '/v1/schedule/pause?namespace=overage', {
-      body: { reason: 'prices are wrong' },
-    });
-    expect(held).toMatchObject({
-      status: 200,
-      body: { paused: true, note: 'paused by olga: prices are wrong', zone: 'Europe/Berlin' },
-    });
-    const goes = await api.call('POST', '/v1/schedule/resume?namespace=overage', {
-      body: { reason: 'prices are right' },
-    });
-    expect(goes).toMatchObject({
-      body: {
-        paused: false,
-        next_ticks: [expect.any(String), expect.any(String), expect.any(String)],
-      },
-    });
-    const removed = { status: 200, body: { removed: true } };
-    expect(await api.call('DELETE', path, { as: ADA, body: { reason: 'by hand' } })).toMatchObject(
-      removed,
-    );
-    expect(await api.call('DELETE', path, { as: ADA, body: { reason: 'by hand' } })).toMatchObject({
-      body: { removed: false },
-    });
-    const logged = await stack.db
-      .selectFrom('audit_log')
-      .select(['actor', 'action', 'reason'])
-      .where('namespace', '=', 'overage')
-      .orderBy('id')
-      .execute();
-    expect(logged.map(({ actor, action, reason: why }) => [actor, action, why])).toEqual([
-      ['ada', 'schedule.set_ordered', 'bill by itself'],
-      ['ada', 'schedule.set_ordered', 'bill by itself'],
-      ['olga', 'schedule.pause_ordered', 'prices are wrong'],
-      ['olga', 'schedule.resume_ordered', 'prices are right'],
-      ['ada', 'schedule.remove_ordered', 'by hand'],
-      ['ada', 'schedule.remove_ordered', 'by hand'],
-    ]);
-  });
-
-  it('answers 503 where Temporal falls silent in the middle of an order, and the same key orders it later', async () => {
-    const silence = Object.assign(new Error('4 DEADLINE_EXCEEDED'), {
-      code: 4,
-      details: '',
-      metadata: {},
-    });
-    let asked = 0;
-    const flaky = await startOperatorApi(stack.db, {
-      account: stack.deps.account,
-      temporal: async () => {
-        asked += 1;
-        if (asked > 1) throw new ServiceError('no answer', { cause: silence });
-        return stack.client;
-      },
-    });
-    const order = { as: ADA, body: { reason: 'by hand' }, key: 'remove-1' };
-    const lost = await flaky.call('DELETE', '/v1/schedule?namespace=silent', order);
-    expect(lost).toMatchObject({ status: 503, body: { code: 'temporal-not-answering' } });
-    expect(lost.headers.get('retry-after')).toBe('5');
-    await flaky.close();
-    const again = await api.call('DELETE', '/v1/schedule?namespace=silent', order);
-    expect(again).toMatchObject({ status: 200, body: { removed: false } });
-    expect(again.headers.get('idempotent-replayed')).toBeNull();
-  });
-
-  it('refuses a time that a clock change skips, and changes nothing', async () => {
-    const body = { every: 'day', time: '02:30', zone: 'Europe/Berlin', reason: 'x' };
-    expect(await api.call('PUT', path, { as: ADA, body })).toMatchObject({
-      status: 400,
-      body: { code: 'schedule-skips', detail: expect.stringContaining('Europe/Berlin') },
-    });
-    expect(await api.call('GET', path)).toMatchObject({ status: 404 });
-  });
-
-  it('is as one of them says when several are sent at once', async () => {
-    const at = '/v1/schedule?namespace=several';
-    const set = (day: number) =>
-      api.call('PUT', at, { as: ADA, body: { day, time: '06:00', reason: 'x' } });
-    const answers = await Promise.all([1, 2, 3, 4].map(set));
-    expect(answers.map(({ status, body }) => (status === 200 ? 200 : body))).toEqual([
-      200, 200, 200, 200,
-    ]);
-    await set(4);
-    expect(await set(4)).toMatchObject({ status: 200, body: { action: 'unchanged' } });
-  });
-
-  it('is changed by admins, paused by operators, and never without a reason', async () => {
-    const body = { reason: 'x' };
-    expect(await api.call('PUT', path, { as: PAUL, body })).toMatchObject({ status: 403 });
-    expect(await api.call('DELETE', path, { as: PAUL, body })).toMatchObject({ status: 403 });
-    const pause = '/v1/schedule/pause';
-    expect(await api.call('POST', pause, { as: VERA, body })).toMatchObject({ status: 403 });
-    expect(await api.call('POST', pause, { body })).toMatchObject({ status: 404 });
-    for (const wrong of [
-      {},
-      { day: 29, ...body },
-      { zone: 'Mars/Base', ...body },
-      { time: '6', ...body },
-    ])
-      expect(await api.call('PUT', path, { as: ADA, body: wrong })).toMatchObject({ status: 400 });
   });
 });

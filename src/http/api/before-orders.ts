@@ -54,6 +54,14 @@ export function readyForAnswers(deps: ApiDeps) {
   };
 }
 
+/**
+ * Whether an earlier try of this order may have been carried out, however long ago: then what stands against it now may
+ * be a newer order.
+ */
+export function mayBeDone({ idempotency }: Pick<FastifyRequest, 'idempotency'>): boolean {
+  return idempotency?.takenOver === true;
+}
+
 async function reachTemporal(deps: ApiDeps) {
   try {
     const { temporal } = await deps.temporal();

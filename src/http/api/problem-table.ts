@@ -132,6 +132,11 @@ export const PROBLEMS = {
     'There is no schedule',
     'Nothing starts the runs of this namespace by itself. PUT /v1/schedule makes a schedule.',
   ),
+  'order-overtaken': kind(
+    409,
+    'An earlier try may have been carried out, and things are otherwise now',
+    'The process that had this order first is gone or got no answer. Somebody may have ordered the opposite since, so it is not carried out again. Look how things stand; if the order is still right, send it with a new Idempotency-Key.',
+  ),
   'schedule-skips': kind(
     400,
     'The schedule would leave out a period',

@@ -7,7 +7,7 @@ import { assertNever } from '../../../domain/assert-never.ts';
 import type { RunRef } from '../../../domain/ids.ts';
 import { startPeriod } from '../../../start-run.ts';
 import { callerOf } from '../auth.ts';
-import { readyForOrders } from '../before-orders.ts';
+import { mayBeDone, readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
 import { KEYED } from '../keyed.ts';
 import { toPage } from '../paging.ts';
@@ -89,7 +89,7 @@ function registerStart(app: ApiApp, deps: ApiDeps): void {
   app.post(
     '/runs',
     {
-      // Temporal has one workflow of a period, so running the handler again starts nothing twice.
+      // Temporal has one workflow of a period, so running the handler again starts nothing twice; nor does it go on twice.
       config: {
         access: 'operator',
         idempotency: KEYED,
@@ -114,7 +114,14 @@ function registerStart(app: ApiApp, deps: ApiDeps): void {
     async (request, reply) => {
       const { period, namespace } = request.body;
       const run = { period, namespace };
-      const answer = await start(deps, request.body, callerOf(request).name);
+      const order = request.body;
+      // An earlier try may have let it go on, and somebody have stopped it since.
+      const goesOn = order.go_on_after_stop && !mayBeDone(request);
+      const answer = await start(
+        deps,
+        { ...order, go_on_after_stop: goesOn },
+        callerOf(request).name,
+      );
       return reply
         .code(202)
         .header('Location', locationOf(run))
@@ -152,7 +159,7 @@ async function start(
       return { kind: outcome.kind, workflowId: outcome.workflowId };
     case 'stopped':
       throw new ApiProblem('run-stopped', {
-        detail: `${period} (${namespace}) was stopped; it goes on with {"go_on_after_stop": true} and a reason`,
+        detail: `${period} (${namespace}) was stopped; it goes on with {"go_on_after_stop": true}, a reason and a new Idempotency-Key`,
         state: 'stopped',
       });
     case 'noCustomers':

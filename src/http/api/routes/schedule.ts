@@ -13,7 +13,7 @@ import { writeAuditEntry } from '../../../db/audit-log.ts';
 import { scheduleId } from '../../../domain/ids.ts';
 import type { BillingNamespace } from '../../../domain/namespace.ts';
 import { callerOf, type Caller } from '../auth.ts';
-import { readyForOrders } from '../before-orders.ts';
+import { mayBeDone, readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
 import { KEYED } from '../keyed.ts';
 import { ApiProblem } from '../problems.ts';
@@ -31,7 +31,10 @@ const TAGS = ['schedule'];
 /** Temporal answers for a Schedule itself, without a worker. */
 const ASK_TIMEOUT_MS = 10_000;
 const PROBLEMS = ['schedule-unknown', 'environment-mismatch', 'temporal-unavailable'] as const;
-/** Why a handler may run again: each order says how the Schedule is to be, and twice it is just so. */
+/**
+ * Why a handler may run again: each order says how the Schedule is to be, and twice it is just so. Where it is not so after
+ * a first try, somebody may have ordered otherwise since; then only a pause is given again, which fires no charges.
+ */
 
 /** `/v1/schedule`: the Temporal Schedule that starts the runs of a namespace. */
 export function registerSchedule(app: ApiApp, deps: ApiDeps): void {
@@ -61,7 +64,12 @@ function registerSet(app: ApiApp, deps: ApiDeps): void {
       config: {
         access: 'admin',
         idempotency: KEYED,
-        problems: ['schedule-skips', 'environment-mismatch', 'temporal-unavailable'],
+        problems: [
+          'schedule-skips',
+          'order-overtaken',
+          'environment-mismatch',
+          'temporal-unavailable',
+        ],
       },
       schema: {
         tags: TAGS,
@@ -78,6 +86,8 @@ function registerSet(app: ApiApp, deps: ApiDeps): void {
       const { body } = request;
       const wanted = wantedOf(namespace, body, deps.zone);
       const change = await ask(deps, (client) => ensure(client, wanted, { dryRun: true }));
+      if (!dryRun && mayBeDone(request) && change.action !== 'unchanged')
+        throw overtaken(namespace);
       if (!dryRun) {
         await note(deps, callerOf(request), {
           action: 'set',
@@ -99,7 +109,11 @@ function registerHold(app: ApiApp, deps: ApiDeps): void {
     app.post(
       `/schedule/${action}`,
       {
-        config: { access: 'operator', idempotency: KEYED, problems: PROBLEMS },
+        config: {
+          access: 'operator',
+          idempotency: KEYED,
+          problems: paused ? PROBLEMS : [...PROBLEMS, 'order-overtaken'],
+        },
         schema: {
           tags: TAGS,
           summary: paused
@@ -116,7 +130,8 @@ function registerHold(app: ApiApp, deps: ApiDeps): void {
         const { reason } = request.body;
         const caller = callerOf(request);
         // There is one: only then it is an order.
-        await shownOf(deps, namespace);
+        const before = await shownOf(deps, namespace);
+        if (!paused && before.paused && mayBeDone(request)) throw overtaken(namespace);
         await note(deps, caller, { action, namespace, reason });
         const said = `${paused ? 'paused' : 'resumed'} by ${caller.name}: ${reason}`;
         const held = await ask(deps, (client) =>
@@ -136,7 +151,7 @@ function registerRemove(app: ApiApp, deps: ApiDeps): void {
       config: {
         access: 'admin',
         idempotency: KEYED,
-        problems: ['environment-mismatch', 'temporal-unavailable'],
+        problems: ['order-overtaken', 'environment-mismatch', 'temporal-unavailable'],
       },
       schema: {
         tags: TAGS,
@@ -150,6 +165,8 @@ function registerRemove(app: ApiApp, deps: ApiDeps): void {
     async (request) => {
       const { namespace } = request.query;
       const { reason } = request.body;
+      const stands = (client: Client) => describeSchedule(client, namespace);
+      if (mayBeDone(request) && (await ask(deps, stands)) !== null) throw overtaken(namespace);
       await note(deps, callerOf(request), { action: 'remove', namespace, reason });
       return { removed: await ask(deps, (client) => removeSchedule(client, namespace)) };
     },
@@ -223,6 +240,13 @@ async function shownOf(deps: ApiDeps, namespace: BillingNamespace) {
   const found = await ask(deps, (client) => describeSchedule(client, namespace));
   if (found === null) throw unknown(namespace);
   return shown(namespace, found);
+}
+
+function overtaken(namespace: BillingNamespace): ApiProblem {
+  return new ApiProblem(
+    'order-overtaken',
+    `an earlier try may have done this, and the schedule of ${namespace} is otherwise now: look at it, and order it under a new Idempotency-Key if it is still right; nothing was done`,
+  );
 }
 
 function unknown(namespace: BillingNamespace): ApiProblem {
