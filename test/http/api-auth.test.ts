@@ -232,6 +232,20 @@ describe('wrong tokens', () => {
     socket.destroy();
   });
 
+  it('shut nobody out where it is one that is sent again and again', async () => {
+    const own = await startOperatorApi(engine.db, { limits: { failuresPerMinute: FAILURES } });
+    const expired = `Bearer cot_${'1'.repeat(16)}_${'2'.repeat(64)}`;
+    const send = async (authorization: string) => {
+      const answer = await fetch(`${own.url}/metrics`, { headers: { authorization } });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    for (let i = 0; i < 3 * FAILURES; i += 1) expect(await send(expired)).toBe(401);
+    const { token } = await make('operator');
+    expect(await send(`Bearer ${token}`)).toBe(200);
+    await own.close();
+  });
+
   it('are limited for each address, without shutting out tokens that were good lately', async () => {
     const own = await startOperatorApi(engine.db, { limits: { failuresPerMinute: FAILURES } });
     const good = await make('viewer');
@@ -244,8 +258,8 @@ describe('wrong tokens', () => {
       return answer;
     };
     expect((await send(good.token)).status).toBe(200);
-    for (let i = 0; i < FAILURES; i += 1) expect((await send('cot_1')).status).toBe(401);
-    const refused = await send('cot_1');
+    for (let i = 0; i < FAILURES; i += 1) expect((await send(`cot_${i}`)).status).toBe(401);
+    const refused = await send('cot_x');
     expect(refused.status).toBe(429);
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
     expect((await send(late.token)).status).toBe(429);

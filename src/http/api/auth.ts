@@ -46,7 +46,7 @@ export function callerOf(request: { readonly caller: Caller | null }): Caller {
 export interface AuthDeps {
   readonly db: Db;
   readonly log: Log;
-  /** wrong tokens that one address may send within a minute */
+  /** different wrong tokens that one address may send within a minute */
   readonly failuresPerMinute: number;
 }
 
@@ -64,6 +64,7 @@ const NO_HASH = Buffer.alloc(32);
 export function authenticate(app: FastifyInstance, deps: AuthDeps): void {
   const failures = app.createRateLimit({ max: deps.failuresPerMinute, timeWindow: MINUTE_MS });
   const recent = new RecentTokens();
+  const wrong = new RecentTokens();
   app.addHook('onRoute', ({ url, method, config }) => {
     if (config?.access === undefined)
       throw new Error(`${String(method)} ${url} says not who may call it: set config.access`);
@@ -71,6 +72,8 @@ export function authenticate(app: FastifyInstance, deps: AuthDeps): void {
   app.addHook('onRequest', async (request, reply) => {
     const token = bearerOf(request);
     if (token === null) return unauthenticated(reply, 'token-missing');
+    // Never good again. Not counted: a scraper whose token has expired must not shut out everybody behind its proxy.
+    if (wrong.has(token)) return unauthenticated(reply, 'token-invalid');
     const tried = await failures(request, { increment: false });
     if (!tried.isAllowed && tried.remaining === 0 && !recent.has(token))
       return problem(reply, 'too-many-failures', {
@@ -83,6 +86,7 @@ export function authenticate(app: FastifyInstance, deps: AuthDeps): void {
     if (found === null) {
       await failures(request);
       recent.forget(token);
+      wrong.remember(token);
       return unauthenticated(reply, 'token-invalid');
     }
     recent.remember(token);
@@ -132,7 +136,7 @@ function authorize(caller: Caller, request: FastifyRequest, reply: FastifyReply)
   );
 }
 
-/** Hashes of tokens that were good within the last minutes; the oldest go first. */
+/** Hashes of tokens that were good, or wrong, within the last minutes; the oldest go first. */
 class RecentTokens {
   readonly #untilMs = new Map<string, number>();
 
