@@ -4,7 +4,7 @@ import type { OpenAPIV3_1 } from 'openapi-types';
 type Schema = OpenAPIV3_1.SchemaObject | OpenAPIV3_1.ReferenceObject | boolean;
 
 /** What nobody means well by, or only by mistake. None of it speaks of files or SQL that answers are searched for. */
-export const HOSTILE_TEXTS: readonly string[] = [
+const HOSTILE_TEXTS: readonly string[] = [
   '',
   ' ',
   '\u0000',
