@@ -1,8 +1,9 @@
 // The gallery: every known way to charge twice, run against a simulator, beside the way that does not.
 import { parseArgs } from 'node:util';
+import { CommandError } from '../src/cli/exit-codes.ts';
 import { EXHIBITS } from './exhibits.ts';
 import type { Exhibit } from './harness/exhibit.ts';
-import { openHouse } from './harness/house.ts';
+import { openHouse, type House } from './harness/house.ts';
 import { allHeld, jsonOf, problemsOf, summaryOf, tableOf } from './harness/report.ts';
 import { show, type Shown } from './harness/runner.ts';
 import { linesOf } from './harness/timeline.ts';
@@ -17,47 +18,112 @@ chargeonce. NAME is an exhibit's name, its number, or the letter of its room (A 
   --json       one JSON object for each exhibit, and a closing line {"exhibits","naiveFailures","oursFailures"}
   --help       this
 
-Exit codes: 0 each tempting way did its harm and ours did none · 1 not so · 2 bad input · 130 interrupted`;
+Exit codes: 0 each tempting way did its harm and ours did none · 1 not so · 2 bad input ·
+5 a part is not available · 130 interrupted`;
 
-const EXIT = { ok: 0, failed: 1, usage: 2, interrupted: 130 } as const;
+const EXIT = { ok: 0, failed: 1, usage: 2, unavailable: 5, interrupted: 130 } as const;
+/** A second signal this soon after the first one is the same one: npm passes on what the group has had already. */
+const SAME_PRESS_MS = 1_000;
 
-process.exitCode = await main();
+const interrupted = new AbortController();
+listenForTheEnd();
+/** What failed after its exhibit was over, and so is in nobody's row. */
+const strays: unknown[] = [];
+for (const event of ['unhandledRejection', 'uncaughtException'] as const)
+  process.on(event, (reason: unknown) => {
+    // When everything is taken down beneath an exhibit, it fails, and that says nothing.
+    if (interrupted.signal.aborted) return;
+    strays.push(reason);
+    note(`✗ something that an exhibit had left behind failed: ${inWords(reason)}`);
+  });
+
+const code = await main().catch((error: unknown) => {
+  note(error instanceof CommandError ? error.message : inWords(error));
+  return error instanceof CommandError ? error.exitCode : EXIT.failed;
+});
+// Careless code may have left timers, sockets and retries behind; the process must not wait for them.
+process.stdout.write('', () => process.exit(code));
 
 async function main(): Promise<number> {
   const options = read();
   if (typeof options === 'number') return options;
-  const { chosen, json, timeline } = options;
-  const interrupted = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => interrupted.abort());
-  const note = (message: string): void => {
-    process.stderr.write(`${message}\n`);
-  };
   const house = await openHouse(process.env, (message) => note(`· ${message}`));
-  const all: Shown[] = [];
+  let all: Shown[] | null;
   try {
-    for (const exhibit of chosen) {
-      if (interrupted.signal.aborted) return EXIT.interrupted;
-      const began = performance.now();
-      const shown = await show(exhibit, house);
-      all.push(shown);
-      const seconds = ((performance.now() - began) / 1000).toFixed(1);
-      note(`· ${all.length}/${chosen.length} ${exhibit.number} ${exhibit.name} (${seconds} s)`);
-      for (const problem of problemsOf(shown)) note(`✗ ${problem}`);
-      if (json) process.stdout.write(`${JSON.stringify(jsonOf(shown))}\n`);
-      else if (timeline) process.stdout.write(`${timelineOf(shown)}\n`);
-    }
+    all = await Promise.race([showAll(options, house), interruption()]);
   } finally {
     await house.close();
   }
+  if (all === null || interrupted.signal.aborted) return EXIT.interrupted;
   const summary = summaryOf(all);
   process.stdout.write(
-    json ? `${JSON.stringify(summary)}\n` : `${tableOf(all)}\n${inShort(all)}\n`,
+    options.json
+      ? `${JSON.stringify(summary)}\n`
+      : `${tableOf(all, process.stdout.columns)}\n${inShort(all)}\n`,
   );
-  return allHeld(summary) ? EXIT.ok : EXIT.failed;
+  return allHeld(summary) && strays.length === 0 ? EXIT.ok : EXIT.failed;
 }
 
-function read() {
+async function showAll({ chosen, json, timeline }: Options, house: House): Promise<Shown[]> {
+  const all: Shown[] = [];
+  for (const exhibit of chosen) {
+    const began = performance.now();
+    const shown = await show(exhibit, house);
+    if (interrupted.signal.aborted) break;
+    all.push(shown);
+    const seconds = ((performance.now() - began) / 1000).toFixed(1);
+    note(`· ${all.length}/${chosen.length} ${exhibit.number} ${exhibit.name} (${seconds} s)`);
+    for (const problem of problemsOf(shown)) note(`✗ ${problem}`);
+    if (json) process.stdout.write(`${JSON.stringify(jsonOf(shown))}\n`);
+    else if (timeline) process.stdout.write(`${timelineOf(shown)}\n`);
+  }
+  return all;
+}
+
+/** Ends with null as soon as somebody wants the end: the exhibit that runs is not waited for. */
+async function interruption(): Promise<null> {
+  const { signal } = interrupted;
+  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  return null;
+}
+
+/** Signals, the end of the command that has started this process, and the end of whoever reads what it prints. */
+function listenForTheEnd(): void {
+  let askedAt = 0;
+  const end = (): void => {
+    if (interrupted.signal.aborted) return;
+    askedAt = performance.now();
+    interrupted.abort();
+  };
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+    process.on(signal, () => {
+      if (!interrupted.signal.aborted) {
+        end();
+        note('· interrupted: taking everything down');
+      } else if (performance.now() - askedAt > SAME_PRESS_MS) {
+        // The embedded parts end with this process's connection to them; their folder stays.
+        process.exit(EXIT.interrupted);
+      }
+    });
+  process.on('disconnect', end);
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', end);
+}
+
+function note(message: string): void {
+  process.stderr.write(`${message}\n`);
+}
+
+function inWords(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+interface Options {
+  readonly chosen: readonly Exhibit[];
+  readonly json: boolean;
+  readonly timeline: boolean;
+}
+
+function read(): Options | number {
   const { values, positionals } = parse();
   if (values === null) return EXIT.usage;
   if (values.help === true) {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import {
@@ -64,7 +64,7 @@ export async function openHouse(
   const home = await mkdtemp(path.join(tmpdir(), 'chargeonce-failures-'));
   // PostgreSQL does not run as root: its user has to get in, or its data would lie elsewhere and stay.
   await chmod(home, 0o711);
-  const undo: Undo = [() => rm(home, { recursive: true, force: true })];
+  const undo: Undo = [() => removeHome(home)];
   try {
     const own = Object.fromEntries(PASSED_ON.map((name) => [name, env[name]]));
     const config = loadConfig({ ...own, ...(await ownPorts()), CHARGEONCE_HOME: home });
@@ -88,6 +88,14 @@ export async function openHouse(
     await runAll(undo);
     throw error;
   }
+}
+
+/** With the data that lie elsewhere, where PostgreSQL's user cannot get into the folder for temporary files itself. */
+async function removeHome(home: string): Promise<void> {
+  const moved = await readFile(path.join(home, 'postgres/data-location'), 'utf8').catch(() => '');
+  if (path.isAbsolute(moved))
+    await rm(path.dirname(moved.trim()), { recursive: true, force: true });
+  await rm(home, { recursive: true, force: true });
 }
 
 /** Never the usual ports: another stack may be about to take them, and its server is not ours. */

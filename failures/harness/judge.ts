@@ -59,7 +59,8 @@ export function isRight(outcome: Outcome): boolean {
 
 /** What came of it, in a few words. */
 export function inWords(outcome: Outcome): string {
-  const parts = [`${outcome.charges} charges for ${outcome.customers}`];
+  const charges = outcome.charges === 1 ? '1 charge' : `${outcome.charges} charges`;
+  const parts = [`${charges} for ${outcome.customers}`];
   if (outcome.chargedAgain > 0) parts.push(`${outcome.chargedAgain} charged again`);
   if (outcome.missed > 0) parts.push(`${outcome.missed} never charged`);
   if (outcome.wrongAmount > 0) parts.push(`${outcome.wrongAmount} charged another sum`);

@@ -41,28 +41,41 @@ export function pageOf({ exhibit }: Pick<Shown, 'exhibit'>): string {
   return `docs/failures/${String(exhibit.number).padStart(2, '0')}-${exhibit.name}.md`;
 }
 
-/** The exhibits as a table for people. */
-export function tableOf(all: readonly Shown[]): string {
+const HEAD = ['', 'exhibit', 'the tempting code', 'ours', 'read on'];
+/** In characters, without the lines between them. */
+const WIDE = [4, 40, 34, 26, 52];
+/** Without the page: its number says which one it is. */
+const NARROW = [4, 32, 21, 18];
+const widthOf = (columns: readonly number[]): number =>
+  columns.reduce((sum, width) => sum + width + 1, 1);
+
+/** The exhibits as a table for people; `columns` is the terminal's width, and there is no limit without one. */
+export function tableOf(all: readonly Shown[], columns = Infinity): string {
+  const isWide = columns >= widthOf(WIDE);
+  const widths = isWide ? WIDE : NARROW;
   const table = new Table({
-    head: ['', 'exhibit', 'the tempting code', 'ours', 'read on'],
+    head: HEAD.slice(0, widths.length),
     style: { head: [], border: [] },
     wordWrap: true,
-    colWidths: [4, 40, 34, 26, 52],
+    colWidths: [...widths],
   });
   for (const shown of all) {
     const { exhibit, tempting, ours } = shown;
     // The backstop is about money, all other rooms about customers.
     const words = (outcome: Outcome): string =>
       exhibit.room === 'F' ? `${inWords(outcome)}: ${sumInWords(outcome)}` : inWords(outcome);
-    table.push([
+    const row = [
       exhibit.number,
       exhibit.title,
       words(tempting.outcome),
       ours.problem === null ? words(ours.outcome) : `FAILED: ${ours.problem}`,
       pageOf(shown),
-    ]);
+    ];
+    table.push(row.slice(0, widths.length));
   }
-  return table.toString();
+  return isWide
+    ? table.toString()
+    : `${table.toString()}\nEach has a page: docs/failures/<number>-….md`;
 }
 
 /** One exhibit as a JSON object. */

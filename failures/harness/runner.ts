@@ -25,6 +25,8 @@ export interface Shown {
 const AMOUNT_MINOR = 2_000;
 /** One exhibit that hangs must not take the gallery with it. */
 const EXHIBIT_TIMEOUT_MS = 60_000;
+/** Nor may what it leaves behind: a pool whose connection nobody gives back never ends. */
+const UNDO_TIMEOUT_MS = 15_000;
 
 /** Runs the exhibit in all its ways, each against a Stripe of its own. */
 export async function show(exhibit: Exhibit, house: House): Promise<Shown> {
@@ -83,7 +85,7 @@ async function withStripe<T>(
   try {
     return await work({ shop: shopOf(exhibit, stripe.url, house.nextPeriod()), stripe, undo });
   } finally {
-    await runAll(undo);
+    await within(runAll(undo), UNDO_TIMEOUT_MS);
   }
 }
 
@@ -108,11 +110,14 @@ function customerOf(at: number): Customer {
 }
 
 /** What it threw, in words; null when it ended well. */
-async function within(work: Promise<void> | undefined): Promise<string | null> {
+async function within(
+  work: Promise<void> | undefined,
+  timeoutMs = EXHIBIT_TIMEOUT_MS,
+): Promise<string | null> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(
-    () => late.reject(new Error(`not over after ${EXHIBIT_TIMEOUT_MS / 1000} s`)),
-    EXHIBIT_TIMEOUT_MS,
+    () => late.reject(new Error(`not over after ${timeoutMs / 1000} s`)),
+    timeoutMs,
   );
   try {
     await Promise.race([work, late.promise]);

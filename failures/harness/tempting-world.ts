@@ -63,9 +63,12 @@ export async function runReplicas(of: {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     }),
   );
-  const timer = setTimeout(() => {
+  const end = (): void => {
     for (const child of children) child.kill('SIGKILL');
-  }, REPLICA_TIMEOUT_MS);
+  };
+  const timer = setTimeout(end, REPLICA_TIMEOUT_MS);
+  // Whoever interrupts the gallery does not wait for them.
+  process.once('exit', end);
   try {
     const ended = children.map(async (child) => {
       const [code]: readonly unknown[] = await once(child, 'exit');
@@ -80,7 +83,8 @@ export async function runReplicas(of: {
     return await Promise.all(ended);
   } finally {
     clearTimeout(timer);
-    for (const child of children) child.kill('SIGKILL');
+    process.off('exit', end);
+    end();
   }
 }
 

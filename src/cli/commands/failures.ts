@@ -35,7 +35,8 @@ export function registerFailures(program: Command, shell: Shell): void {
       const child = spawn(
         process.execPath,
         ['--disable-warning=ExperimentalWarning', GALLERY, ...flags, '--', ...names],
-        { stdio: 'inherit', env: shell.env },
+        // The channel ends with this process, however it ends, and then the gallery ends as well.
+        { stdio: ['inherit', 'inherit', 'inherit', 'ipc'], env: shell.env },
       );
       // Ctrl-C reaches the whole group by itself; a signal to this process alone is passed on.
       shell.interrupted.addEventListener('abort', () => child.kill('SIGTERM'));
