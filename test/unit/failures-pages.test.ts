@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -41,6 +41,16 @@ describe('the failure gallery', () => {
   it('is listed as its exhibits say, room by room', () => {
     const list = readFileSync(path.join(ROOT, 'docs/failures/README.md'), 'utf8');
     expect(list.slice(list.indexOf('## A'))).toBe(indexOf(EXHIBITS));
+  });
+
+  it('has rooms that share by the harness, and import nothing from each other', () => {
+    const files = globSync('failures/*-*/**/*.ts', { cwd: ROOT });
+    const strays = files.filter((file) => {
+      const code = readFileSync(path.join(ROOT, file), 'utf8');
+      return /from '(\.\.\/)+[a-z]-/.test(code);
+    });
+    expect(files.length).toBeGreaterThan(EXHIBITS.length);
+    expect(strays).toEqual([]);
   });
 
   it('has no page without an exhibit', () => {
