@@ -141,6 +141,8 @@ describe('a repeated key', () => {
     expect(first.text).toContain('secret');
     expect(second.json()).toMatchObject({ status: 201, code: 'body-omitted' });
     expect(await rowOf(key)).toMatchObject({ body: null });
+    const refused = await twice('/secret-refused');
+    expect(refused.second.bytes).toEqual(refused.first.bytes);
   });
 });
 

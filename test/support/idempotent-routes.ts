@@ -118,6 +118,11 @@ export function exampleRoutes(server: FastifyInstance, { ran, opened }: RouteSta
       .send({ secret: `s${ran()}` }),
   );
   server.post(
+    '/secret-refused',
+    { config: { idempotency: { storeBody: false } } },
+    async (_request, reply) => reply.code(400).send({ why: `run ${ran()} was refused` }),
+  );
+  server.post(
     '/keyed',
     { config: { idempotency: { takeover: 'rerun', neverStored: [503] } } },
     async (request, reply) => {

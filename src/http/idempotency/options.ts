@@ -56,7 +56,7 @@ export interface IdempotencyOptions {
 export interface RouteIdempotency {
   /** Whether the handler may run again after its holder is gone; `conflict` (409 until resolved) unless said. */
   readonly takeover?: Takeover;
-  /** false: the body of the answer is a secret, and is not kept */
+  /** false: the body of a 2xx is a secret, and is not kept */
   readonly storeBody?: boolean;
   /**
    * Statuses after which the same request may run again: an answer such as 503 that should not be kept for a day. Only

@@ -244,7 +244,7 @@ class Layer {
       state: finalState(reply.statusCode),
       status: reply.statusCode,
       headers: headersToStore(this.settings, reply.getHeaders()),
-      body: keepsBody(request) ? body : null,
+      body: keepsBody(request, reply.statusCode) ? body : null,
     });
     if (written !== 'lost') return outgoing;
     // The rest of a large one, which nobody reads now.
@@ -275,7 +275,7 @@ class Layer {
       state: finalState(status),
       status,
       headers: headersToStore(this.settings, answer.headers),
-      body: keepsBody(request) ? answer.body : null,
+      body: keepsBody(request, status) ? answer.body : null,
     });
   }
 

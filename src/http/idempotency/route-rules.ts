@@ -16,8 +16,9 @@ export function takeoverOf(request: FastifyRequest): Takeover {
   return rulesOf(request)?.takeover ?? 'conflict';
 }
 
-export function keepsBody(request: FastifyRequest): boolean {
-  return rulesOf(request)?.storeBody !== false;
+/** A secret is in what succeeded; why something was refused is kept, since a repeat asks just that. */
+export function keepsBody(request: FastifyRequest, status: number): boolean {
+  return status >= 300 || rulesOf(request)?.storeBody !== false;
 }
 
 /**
