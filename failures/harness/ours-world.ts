@@ -66,15 +66,16 @@ export async function oursWorld({ shop, stripe, house, undo }: OursParts): Promi
   await insertCustomers(database, shop);
   const run = runOf(shop);
   let stripeUrl = shop.stripeUrl;
+  const stripeAccess = () => ({
+    apiKey: new Secret(shop.apiKey),
+    apiBase: stripeUrl,
+    timeoutMs: STRIPE_TIMEOUT_MS,
+  });
   const addWorker: OursWorld['addWorker'] = async (options = {}) => {
     const worker = await startWorker({
       databaseUrl: new Secret(databaseUrl),
       temporal,
-      stripe: {
-        apiKey: new Secret(shop.apiKey),
-        apiBase: stripeUrl,
-        timeoutMs: STRIPE_TIMEOUT_MS,
-      },
+      stripe: stripeAccess(),
       vault: undefined,
       mode: 'test',
       chargesPerSecond: 0,
@@ -105,11 +106,7 @@ export async function oursWorld({ shop, stripe, house, undo }: OursParts): Promi
     async addVault(options = {}) {
       const vault = await startVault({
         databaseUrl: new Secret(databaseUrl),
-        stripe: {
-          apiKey: new Secret(shop.apiKey),
-          apiBase: stripeUrl,
-          timeoutMs: STRIPE_TIMEOUT_MS,
-        },
+        stripe: stripeAccess(),
         mode: 'test',
         absenceQuietMs: ABSENCE_QUIET_MS,
         adminToken: ADMIN_TOKEN,
@@ -127,11 +124,7 @@ export async function oursWorld({ shop, stripe, house, undo }: OursParts): Promi
       const server = await startServer({
         databaseUrl: new Secret(databaseUrl),
         temporal,
-        stripe: {
-          apiKey: new Secret(shop.apiKey),
-          apiBase: stripeUrl,
-          timeoutMs: STRIPE_TIMEOUT_MS,
-        },
+        stripe: stripeAccess(),
         vault: undefined,
         mode: 'test',
         webhookSecrets: [],
