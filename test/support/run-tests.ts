@@ -1,5 +1,5 @@
 // The README's test command: every vitest project, and one closing line that says how many passed.
-// Most tests wait for servers and clocks, so three groups go side by side: one after the other they take
+// Most tests wait for servers and clocks, so four groups go side by side: one after the other they take
 // longer than a CI may. With arguments, vitest runs as it is told.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -12,7 +12,8 @@ const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', imp
 /** Roughly the same length each; the first is shown as it goes. */
 const GROUPS = [
   ['unit', 'integration'],
-  ['http', 'failures', 'simulation', 'workflow', 'chaos'],
+  ['simulation', 'chaos'],
+  ['http', 'workflow', 'failures'],
   ['embedded', 'e2e'],
 ];
 
