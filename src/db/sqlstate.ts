@@ -31,6 +31,19 @@ export function isRetryable(error: unknown): boolean {
   return code in RETRYABLE || code.slice(0, 2) in RETRYABLE_CLASSES;
 }
 
+/** What pg says, without a code, of a connection that broke or was not to be had in time (pg 8, client.js and pool). */
+const CONNECTION_LOST =
+  /^(?:Connection terminated|timeout exceeded when trying to connect|Query read timeout)/;
+const SOCKET_LOST = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT']);
+
+/** True when the statement failed because the database was not there, or did not answer in time. */
+export function isDatabaseAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if (sqlstateOf(error) !== null) return isRetryable(error);
+  if ('code' in error && SOCKET_LOST.has(String(error.code))) return true;
+  return CONNECTION_LOST.test(error.message);
+}
+
 /** The SQLSTATE of a Postgres error, or null for anything else. */
 export function sqlstateOf(error: unknown): string | null {
   if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string')

@@ -24,6 +24,7 @@ const EVERYWHERE = [
   'parameter-invalid',
   'server-busy',
   'database-unavailable',
+  'database-not-answering',
   'internal-error',
 ] as const satisfies ProblemCode[];
 const WITH_BODY = [

@@ -218,6 +218,11 @@ export const PROBLEMS = {
     'The database cannot be reached',
     'Nothing was done. Send the same request again, with the same Idempotency-Key.',
   ),
+  'database-not-answering': kind(
+    503,
+    'The database gave no answer in the middle of it',
+    'Whether anything was done is not known. Send the same request again, with the same Idempotency-Key; orders are carried out once for each.',
+  ),
   'internal-error': kind(
     500,
     'The server failed',

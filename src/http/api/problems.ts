@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import { isDatabaseAway } from '../../db/sqlstate.ts';
 import { orderFailureOf } from '../../client/order-failure.ts';
 import type { Log } from '../../log.ts';
 import { PROBLEMS, type ProblemCode } from './problem-table.ts';
@@ -92,6 +93,14 @@ export function answerErrors(app: FastifyInstance, log: Log): void {
       return problem(reply, 'temporal-not-answering', {
         detail:
           'Temporal gave no answer in time, and may have done it; send the same request again, with the same Idempotency-Key',
+        retryAfterSeconds: 5,
+      });
+    }
+    if (isDatabaseAway(error)) {
+      log.warn({ err: error, route }, 'the database did not answer an API request');
+      return problem(reply, 'database-not-answering', {
+        detail:
+          'the database gave no answer, and something may have been done; send the same request again, with the same Idempotency-Key',
         retryAfterSeconds: 5,
       });
     }
