@@ -10,6 +10,9 @@ const servers = {
   expect: { poll: { timeout: 20_000, interval: 50 } },
 };
 
+// A project of its own, so that it can run beside the other integration tests.
+const VAULT = 'test/integration/*vault*.test.ts';
+
 export default defineConfig({
   test: {
     projects: [
@@ -35,7 +38,16 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          exclude: ['test/integration/embedded/**'],
+          exclude: ['test/integration/embedded/**', VAULT],
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          ...servers,
+        },
+      },
+      {
+        test: {
+          name: 'vault',
+          include: [VAULT],
           testTimeout: 60_000,
           hookTimeout: 120_000,
           ...servers,

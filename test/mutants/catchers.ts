@@ -11,5 +11,7 @@ const catcherIn =
 
 export const unit = catcherIn('unit', 'unit');
 export const workflow = catcherIn('workflow', 'workflow');
-export const integration = catcherIn('integration', 'integration');
+/** The vault's files are a project of their own in the same folder. */
+export const integration = (file: string, title: string): Catcher =>
+  catcherIn(file.includes('vault') ? 'vault' : 'integration', 'integration')(file, title);
 export const http = catcherIn('http', 'http');

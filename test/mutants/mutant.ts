@@ -10,7 +10,7 @@ interface Edit {
 
 /** The named test that has to fail while the bug is planted. */
 export interface Catcher {
-  readonly project: 'unit' | 'workflow' | 'integration' | 'http';
+  readonly project: 'unit' | 'workflow' | 'integration' | 'vault' | 'http';
   readonly file: string;
   /** as the test file writes it, placeholders of `it.each` included, without the case ids before it */
   readonly title: string;
@@ -70,7 +70,9 @@ export function plant(root: string, mutant: Mutant): () => void {
 
 /** Why the catcher's test cannot be found below `root`, or null. */
 export function whyNoCatcher(root: string, { file, title, project }: Catcher): string | null {
-  if (!file.startsWith(`test/${project}/`)) return `${file} is not of the project ${project}`;
+  // The vault's files are a project of their own in the folder of another.
+  const folder = project === 'vault' ? 'integration' : project;
+  if (!file.startsWith(`test/${folder}/`)) return `${file} is not of the project ${project}`;
   let text: string;
   try {
     text = readFileSync(path.join(root, file), 'utf8');

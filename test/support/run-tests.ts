@@ -2,25 +2,28 @@
 // Most tests wait for servers and clocks, so four groups go side by side: one after the other they take
 // longer than a CI may. With arguments, vitest runs as it is told.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', import.meta.url));
 
 /** Roughly the same length each; the first is shown as it goes. */
 const GROUPS = [
   ['unit', 'integration'],
-  ['simulation', 'chaos'],
-  ['http', 'workflow', 'failures'],
-  ['embedded', 'e2e'],
+  ['vault', 'simulation', 'chaos'],
+  ['http', 'failures'],
+  ['workflow', 'embedded', 'e2e'],
 ];
 
 interface Report {
   readonly numPassedTests: number;
   readonly numFailedTests: number;
   readonly testResults: readonly {
+    /** the file */
+    readonly name: string;
     readonly status: string;
     readonly assertionResults: readonly unknown[];
   }[];
@@ -29,6 +32,7 @@ interface Report {
 interface Counts {
   readonly passed: number;
   readonly failed: number;
+  readonly files: readonly string[];
 }
 
 const folder = mkdtempSync(path.join(tmpdir(), 'chargeonce-test-'));
@@ -36,7 +40,10 @@ const asked = process.argv.slice(2);
 try {
   const counts = await runAll();
   const passed = counts.reduce((sum, count) => sum + count.passed, 0);
-  const failed = counts.reduce((sum, count) => sum + count.failed, 0);
+  const forgotten = asked.length > 0 ? [] : notIn(counts.flatMap((count) => count.files));
+  for (const file of forgotten)
+    process.stderr.write(`${file} belongs to no group and did not run\n`);
+  const failed = counts.reduce((sum, count) => sum + count.failed, forgotten.length);
   process.stdout.write(`${passed} passed, ${failed} failed\n`);
   // No test at all is no success.
   process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
@@ -83,12 +90,24 @@ function readCounts(report: string, exitCode: number | null): Counts {
   try {
     parsed = JSON.parse(readFileSync(report, 'utf8'));
   } catch {
-    return { passed: 0, failed: 1 };
+    return { passed: 0, failed: 1, files: [] };
   }
   // A file that does not load, or an error outside of a test, fails the run without failing a test.
   const broken = parsed.testResults.filter(
     (file) => file.status === 'failed' && file.assertionResults.length === 0,
   ).length;
   const failed = parsed.numFailedTests + broken;
-  return { passed: parsed.numPassedTests, failed: exitCode !== 0 && failed === 0 ? 1 : failed };
+  return {
+    passed: parsed.numPassedTests,
+    failed: exitCode !== 0 && failed === 0 ? 1 : failed,
+    files: parsed.testResults.map((file) => file.name),
+  };
+}
+
+/** Test files that no group ran: a new folder, or a pattern that misses one, must not go unnoticed. */
+function notIn(ran: readonly string[]): readonly string[] {
+  // `npm run conformance` has its own.
+  return globSync('test/**/*.test.ts', { cwd: ROOT, exclude: ['test/conformance/**'] })
+    .map((file) => path.join(ROOT, file))
+    .filter((file) => !ran.includes(file));
 }
