@@ -19,7 +19,7 @@ import { MemoryIdempotencyStore } from '../support/idempotent-memory-store.ts';
 import { takeAway } from '../support/idempotent-outage.ts';
 
 /** Short, so that a test sees several of them pass. */
-const LEASE_MS = 400;
+const LEASE_MS = 1_000;
 
 let database: Awaited<ReturnType<typeof postgresStore>>;
 let app: IdempotentApp;
