@@ -2,6 +2,8 @@ import { InvalidArgumentError, Option, type Command } from '@commander-js/extra-
 import { writeAuditEntry } from '../../db/audit-log.ts';
 import { queryable } from '../../db/queryable.ts';
 import type { RecordId, StoredResponse } from '../../http/idempotency/index.ts';
+import { RETENTION_MS } from '../../http/idempotency/options.ts';
+import { finalState } from '../../http/idempotency/replay.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { table } from '../output.ts';
 import { defaultOperator, withSession, type Session, type Shell } from '../shell.ts';
@@ -13,7 +15,6 @@ answers 409 until somebody has looked at what the request did.
 --as never-ran   nothing came of it: the same key runs when it is sent again
 --as done        it was carried out: the same key is answered with --status from now on`;
 
-const RETENTION_MS = 24 * 3_600_000;
 const LISTED = 1_000;
 
 /** `idempotency …`: the keys of HTTP requests that broke off, and how they end. */
@@ -132,7 +133,7 @@ function responseOf({ as, status, body }: Resolution): StoredResponse | null {
   if (status === undefined)
     throw new CommandError(EXIT.usage, '--status: say what the key answers from now on');
   return {
-    state: status >= 500 ? 'FAILED' : 'COMPLETED',
+    state: finalState(status),
     status,
     headers: body === undefined ? [] : [['content-type', 'application/json; charset=utf-8']],
     body: body === undefined ? null : Buffer.from(jsonOf(body)),

@@ -9,11 +9,10 @@ export interface Held {
   renewedAtMs: number;
 }
 
-interface Unwritten {
-  readonly hold: Hold | Omit<Hold, 'fence'>;
-  /** null: give the key back */
-  readonly response: StoredResponse | null;
-}
+/** An answer of a key that is held until it is written, or a key to give back. */
+type Unwritten =
+  | { readonly kind: 'answer'; readonly held: Held; readonly response: StoredResponse }
+  | { readonly kind: 'toGiveBack'; readonly hold: Omit<Hold, 'fence'> };
 
 /** Pauses between tries to write what a store that was away did not take. */
 const RETRY_MS = 1_000;
@@ -59,27 +58,28 @@ export class Keeper {
       return written;
     } catch (error) {
       onError(error);
-      this.#writeLater({ hold: held.hold, response });
+      this.#writeLater({ kind: 'answer', held, response });
       return 'later';
     }
   }
 
-  /** Gives the key back, now or when the store can be reached. Nothing may have run under it. */
+  /**
+   * Gives a key back that is not kept here, or no longer: now or when the store can be reached. Nothing may have run
+   * under it.
+   */
   async abandon(hold: Omit<Hold, 'fence'>): Promise<void> {
-    for (const held of this.#held) if (held.hold.holder === hold.holder) this.drop(held);
     try {
       await this.#settings.store.abandon(hold);
     } catch (error) {
       this.#settings.onError(error);
-      this.#writeLater({ hold, response: null });
+      this.#writeLater({ kind: 'toGiveBack', hold });
     }
   }
 
   /** Ends the key's lease: the same request may run again from now on. It may when the lease runs out, at the latest. */
-  async letGo(held: Held): Promise<void> {
-    this.drop(held);
+  async letGo(hold: Hold): Promise<void> {
     try {
-      await this.#settings.store.renew([held.hold], 0);
+      await this.#settings.store.renew([hold], 0);
     } catch (error) {
       this.#settings.onError(error);
     }
@@ -99,8 +99,8 @@ export class Keeper {
 
   #writeLater(unwritten: Unwritten): void {
     // While the store is away nothing new is claimed: there are no more answers than handlers that were at work.
-    const isAnswer = unwritten.response !== null;
-    if (isAnswer || this.#unwritten.size < MAX_TO_GIVE_BACK) this.#unwritten.add(unwritten);
+    if (unwritten.kind === 'answer' || this.#unwritten.size < MAX_TO_GIVE_BACK)
+      this.#unwritten.add(unwritten);
     this.#wake();
   }
 
@@ -148,8 +148,7 @@ export class Keeper {
       try {
         await this.#write(unwritten);
         this.#unwritten.delete(unwritten);
-        for (const held of this.#held)
-          if (held.hold.holder === unwritten.hold.holder) this.drop(held);
+        if (unwritten.kind === 'answer') this.drop(unwritten.held);
       } catch (error) {
         this.#settings.onError(error);
         // The others would most likely fail like it. If it is the only one, it must not stand in their way.
@@ -160,9 +159,9 @@ export class Keeper {
     }
   }
 
-  async #write({ hold, response }: Unwritten): Promise<void> {
+  async #write(unwritten: Unwritten): Promise<void> {
     const { store, retentionMs } = this.#settings;
-    if (response === null) return store.abandon(hold);
-    if ('fence' in hold) await store.complete(hold, response, retentionMs);
+    if (unwritten.kind === 'toGiveBack') return store.abandon(unwritten.hold);
+    await store.complete(unwritten.held.hold, unwritten.response, retentionMs);
   }
 }

@@ -90,7 +90,7 @@ export type Settings = Readonly<
 /** Four times what a busy process may miss of its renewals; a crashed holder keeps its key for so long. */
 const LEASE_MS = 120_000;
 /** What Stripe promises at least (docs.stripe.com/api/idempotent_requests). */
-const RETENTION_MS = 24 * 3_600_000;
+export const RETENTION_MS = 24 * 3_600_000;
 const MAX_REQUEST_BYTES = 1024 * 1024;
 const MAX_STORED_BYTES = 1024 * 1024;
 const MIN_LEASE_MS = 200;

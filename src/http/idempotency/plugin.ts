@@ -281,8 +281,9 @@ class Layer {
 
   async #giveBack(request: FastifyRequest, held: Held, keeping: 'free' | 'again'): Promise<void> {
     this.settings.onEvent('abandoned', request);
+    this.keeper.drop(held);
     if (keeping === 'free') await this.keeper.abandon(held.hold);
-    else await this.keeper.letGo(held);
+    else await this.keeper.letGo(held.hold);
   }
 
   async #store(request: FastifyRequest, held: Held, response: StoredResponse) {
