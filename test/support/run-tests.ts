@@ -20,12 +20,17 @@ const GROUPS = [
 
 interface Report {
   readonly numPassedTests: number;
-  readonly numFailedTests: number;
   readonly testResults: readonly {
     /** the file */
     readonly name: string;
     readonly status: string;
-    readonly assertionResults: readonly unknown[];
+    /** why the file did not load; else empty */
+    readonly message: string;
+    readonly assertionResults: readonly {
+      readonly fullName: string;
+      readonly status: string;
+      readonly failureMessages: readonly string[] | null;
+    }[];
   }[];
 }
 
@@ -33,7 +38,12 @@ interface Counts {
   readonly passed: number;
   readonly failed: number;
   readonly files: readonly string[];
+  /** what failed, and why: file, test, message */
+  readonly failures: readonly string[];
 }
+
+/** Lines shown again of each failure. */
+const LINES_OF_A_FAILURE = 25;
 
 const folder = mkdtempSync(path.join(tmpdir(), 'chargeonce-test-'));
 const asked = process.argv.slice(2);
@@ -44,6 +54,10 @@ try {
   for (const file of forgotten)
     process.stderr.write(`${file} belongs to no group and did not run\n`);
   const failed = counts.reduce((sum, count) => sum + count.failed, forgotten.length);
+  // Again at the end: four groups print thousands of lines, and a failure must be found without reading them.
+  for (const failure of counts.flatMap((count) => count.failures)) {
+    process.stdout.write(`\nFAILED ${failure}\n\n`);
+  }
   process.stdout.write(`${passed} passed, ${failed} failed\n`);
   // No test at all is no success.
   process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
@@ -82,26 +96,41 @@ async function runVitest(name: string, args: readonly string[], live: boolean): 
     child.once('close', resolve);
   });
   process.stdout.write(held);
-  return readCounts(report, exitCode);
+  return readCounts(name, report, exitCode);
 }
 
-function readCounts(report: string, exitCode: number | null): Counts {
+function readCounts(name: string, report: string, exitCode: number | null): Counts {
   let parsed: Report;
   try {
     parsed = JSON.parse(readFileSync(report, 'utf8'));
   } catch {
-    return { passed: 0, failed: 1, files: [] };
+    const ended = `group ${name} ended with exit code ${exitCode} and left no report`;
+    return { passed: 0, failed: 1, files: [], failures: [ended] };
   }
-  // A file that does not load, or an error outside of a test, fails the run without failing a test.
-  const broken = parsed.testResults.filter(
-    (file) => file.status === 'failed' && file.assertionResults.length === 0,
-  ).length;
-  const failed = parsed.numFailedTests + broken;
+  const failures = parsed.testResults.flatMap((file) => {
+    const where = path.relative(ROOT, file.name);
+    // A file that does not load fails the run without failing a test.
+    if (file.status === 'failed' && file.assertionResults.length === 0) {
+      return [inShort(where, file.message)];
+    }
+    return file.assertionResults
+      .filter((test) => test.status === 'failed')
+      .map((test) => inShort(`${where}: ${test.fullName}`, (test.failureMessages ?? []).join('\n')));
+  });
+  // So does an error outside of a test.
+  if (exitCode !== 0 && failures.length === 0) {
+    failures.push(`group ${name}: exit code ${exitCode}, and no test failed; its output says why`);
+  }
   return {
     passed: parsed.numPassedTests,
-    failed: exitCode !== 0 && failed === 0 ? 1 : failed,
+    failed: failures.length,
     files: parsed.testResults.map((file) => file.name),
+    failures,
   };
+}
+
+function inShort(where: string, message: string): string {
+  return `${where}\n${message.split('\n').slice(0, LINES_OF_A_FAILURE).join('\n')}`;
 }
 
 /** Test files that no group ran: a new folder, or a pattern that misses one, must not go unnoticed. */
