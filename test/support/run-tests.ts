@@ -115,7 +115,9 @@ function readCounts(name: string, report: string, exitCode: number | null): Coun
     }
     return file.assertionResults
       .filter((test) => test.status === 'failed')
-      .map((test) => inShort(`${where}: ${test.fullName}`, (test.failureMessages ?? []).join('\n')));
+      .map((test) =>
+        inShort(`${where}: ${test.fullName}`, (test.failureMessages ?? []).join('\n')),
+      );
   });
   // So does an error outside of a test.
   if (exitCode !== 0 && failures.length === 0) {
