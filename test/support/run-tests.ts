@@ -6,6 +6,7 @@ import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { makePostgresTemplate } from './postgres-template.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', import.meta.url));
@@ -47,7 +48,10 @@ const LINES_OF_A_FAILURE = 25;
 
 const folder = mkdtempSync(path.join(tmpdir(), 'chargeonce-test-'));
 const asked = process.argv.slice(2);
+// Tests start hundreds of processes of ours: compiled once, each is there a third sooner.
+const shared: Record<string, string> = { NODE_COMPILE_CACHE: path.join(folder, 'compiled') };
 try {
+  Object.assign(shared, await makePostgresTemplate(folder));
   const counts = await runAll();
   const passed = counts.reduce((sum, count) => sum + count.passed, 0);
   const forgotten = asked.length > 0 ? [] : notIn(counts.flatMap((count) => count.files));
@@ -82,8 +86,7 @@ async function runVitest(name: string, args: readonly string[], live: boolean): 
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
   const child = spawn(process.execPath, [VITEST, 'run', ...reporters, ...args], {
     stdio: live ? 'inherit' : ['ignore', 'pipe', 'pipe'],
-    // Tests start hundreds of processes of ours: compiled once, each is there a third sooner.
-    env: { ...process.env, NODE_COMPILE_CACHE: path.join(folder, 'compiled') },
+    env: { ...process.env, ...shared },
   });
   let held = '';
   for (const stream of [child.stdout, child.stderr]) {

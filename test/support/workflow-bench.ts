@@ -1,14 +1,7 @@
-import { fileURLToPath } from 'node:url';
 import { ApplicationFailure, TemporalFailure } from '@temporalio/common';
 import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
-import {
-  bundleWorkflowCode,
-  DefaultLogger,
-  Runtime,
-  Worker,
-  type WorkflowBundleWithSourceMap,
-} from '@temporalio/worker';
+import { DefaultLogger, Runtime, Worker, type WorkflowBundlePath } from '@temporalio/worker';
 import type { BillingActivities, ChargeActivities } from '../../src/activities/index.ts';
 import {
   BILLING_TASK_QUEUE,
@@ -16,19 +9,17 @@ import {
   runWorkflowId,
   type RunRef,
 } from '../../src/domain/ids.ts';
+import { defaultCacheDir } from '../../src/embedded/temporal-binaries.ts';
+import { workflowBundle as bundleFrom } from '../../src/workflow-bundle.ts';
 import type { billingRun, RunInput } from '../../src/workflows/billing-run.ts';
 import { FakeWorld } from './fakes.ts';
 import { runRef } from './names.ts';
 import { startTimeSkippingEnvironment } from './temporal-servers.ts';
 
-const WORKFLOWS = fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url));
-let bundle: Promise<WorkflowBundleWithSourceMap> | undefined;
-
-/** The workflow code as a worker runs it, bundled once per test file. */
-export function workflowBundle(): Promise<WorkflowBundleWithSourceMap> {
+/** The workflow code as a worker runs it, out of the cache that workers have: made once for all test files. */
+export function workflowBundle(): Promise<WorkflowBundlePath> {
   quietRuntime();
-  bundle ??= bundleWorkflowCode({ workflowsPath: WORKFLOWS, logger: new DefaultLogger('ERROR') });
-  return bundle;
+  return bundleFrom(defaultCacheDir(process.env));
 }
 
 let quiet = false;
