@@ -161,6 +161,7 @@ async function planProcess(request: ProcessRequest, context: PlanContext): Promi
       env,
       ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
       ready: filledReadiness(request.ready, fill, port),
+      ports: [port, secondPort].filter((one) => one !== undefined),
       restart: request.restart ?? true,
       stopSignal: request.stopSignal ?? 'SIGTERM',
       stopTimeoutMs: request.stopTimeoutMs ?? PROCESS_STOP_TIMEOUT_MS,

@@ -24,6 +24,8 @@ export interface PartSpec {
   /** Only for PostgreSQL, which refuses to run as root. */
   readonly runAs?: UserIds;
   readonly ready: Readiness;
+  /** Of 127.0.0.1, on which it listens once it is ready. */
+  readonly ports: readonly number[];
   /** Whether to start it again when it ends by itself or is killed. */
   readonly restart: boolean;
   readonly stopSignal: NodeJS.Signals;

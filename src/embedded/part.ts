@@ -4,6 +4,7 @@ import { rename, stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { forgetPart, recordPart } from './part-records.ts';
 import type { PartSpec, PartState, PartStatus } from './part-spec.ts';
+import { strangerOn } from './ports.ts';
 import { signalGroup, stopProcess, type ProcessIdentity } from './processes.ts';
 import { errorMessage } from './untyped.ts';
 import { textSince, waitUntilReady } from './readiness.ts';
@@ -113,6 +114,7 @@ export class Part {
         env: this.#spec.env,
         given: () => now.ended ?? (this.#isStopping() ? 'it is being stopped' : undefined),
       });
+      await this.#holdsItsPorts(now);
     } catch (cause) {
       await this.#end(now);
       const lines = await lastLines(this.#deps.log, now.logOffset);
@@ -121,6 +123,19 @@ export class Part {
       });
     }
     if (!this.#isStopping()) this.#state = 'running';
+  }
+
+  /**
+   * Throws when another process answers in its place. Two homes that start at the same moment may choose one
+   * port: the loser would take the winner's server for its own until its process ends, and bill through it.
+   */
+  async #holdsItsPorts({ child }: Running): Promise<void> {
+    if (child.pid === undefined) return;
+    for (const port of this.#spec.ports) {
+      const stranger = await strangerOn(port, child.pid);
+      if (stranger === undefined) continue;
+      throw new Error(`port ${port}, which was free a moment ago, is now held by ${stranger}`);
+    }
   }
 
   async #end(which: Running): Promise<void> {

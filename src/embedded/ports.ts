@@ -1,6 +1,6 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { commandLineOf } from './processes.ts';
+import { commandLineOf, processGroupOf } from './processes.ts';
 
 export interface PortWish {
   /** What the port is for, as it stands in messages: "PostgreSQL". */
@@ -15,11 +15,9 @@ export interface PortWish {
 export async function choosePort(wish: PortWish): Promise<number> {
   if (wish.explicit !== undefined) {
     if (await isPortFree(wish.explicit)) return wish.explicit;
-    const holder = await portHolder(wish.explicit);
-    const who =
-      holder === undefined ? 'another process' : `process ${holder.pid} (${holder.command})`;
+    const holder = named(await portHolder(wish.explicit));
     throw new Error(
-      `port ${wish.explicit}, demanded for ${wish.label}, is held by ${who}; ` +
+      `port ${wish.explicit}, demanded for ${wish.label}, is held by ${holder}; ` +
         `stop it, choose another port, or name none and a free one is taken`,
     );
   }
@@ -53,23 +51,47 @@ function listenOnce(port: number): Promise<number | undefined> {
   });
 }
 
+/**
+ * Who listens on a port instead of a process that was to (or of another one in its group): "process 7 (redis)".
+ * Undefined when it is ours, when nobody listens, and where that cannot be seen (no /proc).
+ */
+export async function strangerOn(port: number, group: number): Promise<string | undefined> {
+  const inodes = await listeningInodes(port);
+  if (inodes.size === 0 || (await holds(group, inodes))) return undefined;
+  const holder = await portHolder(port);
+  if (holder !== undefined && (await processGroupOf(holder.pid)) === group) return undefined;
+  return named(holder);
+}
+
+interface PortHolder {
+  readonly pid: number;
+  readonly command: string;
+}
+
+function named(holder: PortHolder | undefined): string {
+  return holder === undefined ? 'another process' : `process ${holder.pid} (${holder.command})`;
+}
+
 /** Who listens on a port, as far as this user may see it (Linux only). */
-async function portHolder(
-  port: number,
-): Promise<{ readonly pid: number; readonly command: string } | undefined> {
+async function portHolder(port: number): Promise<PortHolder | undefined> {
   const inodes = await listeningInodes(port);
   if (inodes.size === 0) return undefined;
   for (const entry of await readdir('/proc')) {
-    if (!/^\d+$/.test(entry)) continue;
-    const descriptors = await readdir(`/proc/${entry}/fd`).catch(() => []);
-    for (const descriptor of descriptors) {
-      const link = await readlink(`/proc/${entry}/fd/${descriptor}`).catch(() => '');
-      if (!inodes.has(link)) continue;
-      const pid = Number(entry);
-      return { pid, command: (await commandLineOf(pid))?.slice(0, 120) ?? 'unknown' };
-    }
+    const pid = Number(entry);
+    if (!Number.isSafeInteger(pid) || !(await holds(pid, inodes))) continue;
+    return { pid, command: (await commandLineOf(pid))?.slice(0, 120) ?? 'unknown' };
   }
   return undefined;
+}
+
+/** Whether one of a process's descriptors is one of these sockets. */
+async function holds(pid: number, inodes: ReadonlySet<string>): Promise<boolean> {
+  const descriptors = await readdir(`/proc/${pid}/fd`).catch(() => []);
+  for (const descriptor of descriptors) {
+    const link = await readlink(`/proc/${pid}/fd/${descriptor}`).catch(() => '');
+    if (inodes.has(link)) return true;
+  }
+  return false;
 }
 
 const TCP_LISTEN = '0A';

@@ -165,6 +165,7 @@ export function postgresSpec(
     cwd: cluster.dataDir,
     ...(cluster.runAs === undefined ? {} : { runAs: cluster.runAs }),
     ready: { kind: 'postgres', url: postgresUrl(cluster, how.port, 'postgres') },
+    ports: [how.port],
     restart: true,
     // Fast shutdown: ends the sessions, writes a checkpoint, stops.
     stopSignal: 'SIGINT',

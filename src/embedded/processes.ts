@@ -38,16 +38,29 @@ function isZombie(pid: number): boolean {
 export async function startTimeOf(pid: number): Promise<string | undefined> {
   if (!isAlive(pid)) return undefined;
   try {
-    const [bootId, stat] = await Promise.all([
+    const [bootId, fields] = await Promise.all([
       readFile('/proc/sys/kernel/random/boot_id', 'utf8'),
-      readFile(`/proc/${pid}/stat`, 'utf8'),
+      statFields(pid),
     ]);
-    // The name in parentheses may hold spaces; after it comes field 3 (state), and field 22 is the start.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return `${bootId.trim()}:${fields[19] ?? ''}`;
+    return `${bootId.trim()}:${fields[22 - FIRST_FIELD] ?? ''}`;
   } catch {
     return await ps(pid, 'lstart=');
   }
+}
+
+/** The process group that a process is in, or undefined when it is gone or not to be seen. */
+export async function processGroupOf(pid: number): Promise<number | undefined> {
+  const fields = await statFields(pid).catch((): string[] => []);
+  const group = fields[5 - FIRST_FIELD];
+  return group === undefined ? undefined : Number(group);
+}
+
+const FIRST_FIELD = 3;
+
+/** Of /proc/<pid>/stat, from field 3 (state) on: the name before it, in parentheses, may hold spaces. */
+async function statFields(pid: number): Promise<string[]> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
 }
 
 /** The command line of a process, or undefined when it is gone or not to be seen. */

@@ -74,6 +74,7 @@ export function temporalSpec(place: TemporalPlace): PartSpec {
         '--disable-config-env',
       ],
     },
+    ports: [place.port, place.uiPort, place.metricsPort],
     restart: true,
     stopSignal: 'SIGTERM',
     stopTimeoutMs: STOP_TIMEOUT_MS,

@@ -37,6 +37,7 @@ export function vaultSpec(
       VAULT_RUN_TOKEN: VAULT_SECRETS.runToken,
     },
     ready: { kind: 'http', url: `http://127.0.0.1:${ports.admin}/healthz` },
+    ports: [ports.proxy, ports.admin],
     restart: false,
     stopSignal: 'SIGTERM',
     stopTimeoutMs: 15_000,

@@ -148,7 +148,8 @@ export class Home {
 /** Brings everything up, fault-free: nothing is imported and nothing runs yet. */
 export async function startWorld(home: Home, options: WorldOptions): Promise<World> {
   // Workers are started all the time: a third of what a start costs is compiling the same again.
-  const env = { ...baseEnv(), NODE_COMPILE_CACHE: path.join(home.folder, 'compile-cache') };
+  const compiled = process.env['NODE_COMPILE_CACHE'] ?? path.join(home.folder, 'compile-cache');
+  const env = { ...baseEnv(), NODE_COMPILE_CACHE: compiled };
   options.note('starting PostgreSQL, Temporal and the Stripe simulator');
   const [database, temporal, simulator] = await Promise.all([
     startPostgres(home, env),
@@ -289,6 +290,7 @@ async function startSimulator(home: Home, env: Record<string, string>) {
     args: [CLI, 'simulator', ...flags.split(' '), path.join(home.folder, 'simulator')],
     env,
     ready: { kind: 'http', url: `${url}/_sim/health` },
+    ports: [port],
     restart: false,
     stopSignal: 'SIGTERM',
     stopTimeoutMs: 10_000,
@@ -306,6 +308,7 @@ function serverSpec(port: number, env: Record<string, string>): PartSpec {
     args: [CLI, 'server', '--port', String(port)],
     env,
     ready: { kind: 'http', url: `http://127.0.0.1:${port}/healthz` },
+    ports: [port],
     restart: false,
     stopSignal: 'SIGTERM',
     stopTimeoutMs: 15_000,
@@ -321,6 +324,7 @@ function workerSpec(name: string, env: Record<string, string>): PartSpec {
     args: [CLI, 'worker'],
     env,
     ready: { kind: 'stdout-line', pattern: WORKER_READY_LINE, timeoutMs: 60_000 },
+    ports: [],
     restart: false,
     stopSignal: 'SIGTERM',
     // Above the grace in which a stopping worker finishes its charges.

@@ -2,8 +2,10 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { stopOrphans } from '../../../src/embedded/part-records.ts';
+import { anyFreePort } from '../../../src/embedded/ports.ts';
 import { isAlive } from '../../../src/embedded/processes.ts';
 import { findStack, type ProcessRequest } from '../../../src/embedded/stack.ts';
 import { echoPart, lease, newHome, pidOf, runCommand, supervisorPid } from './harness.ts';
@@ -60,6 +62,35 @@ describe('ports', () => {
       new RegExp(`port ${port}, demanded for the echo, is held by process ${process.pid} \\(`),
     );
     expect(await supervisorPid(home)).toBeUndefined();
+  });
+});
+
+describe('a port that another process takes between the choice and the start', () => {
+  const program = fileURLToPath(new URL('./programs/port-loser.ts', import.meta.url));
+  const strangerPid = async () => Number(await readFile(path.join(home, 'stranger'), 'utf8'));
+  afterEach(async () => process.kill(await strangerPid(), 'SIGKILL'));
+
+  test('is given up for another one; the stranger who answers there is not taken for the part', async () => {
+    const marker = path.join(home, 'stranger');
+    const told: string[] = [];
+    const held = await lease(home, [echoPart({ args: [program, '{{port}}', marker] })], {
+      onProgress: (message) => told.push(message),
+    });
+    const [status] = await held.status();
+    const { pid } = await answerOf(status?.url);
+    expect(pid).toBe(status?.pid);
+    expect(pid).not.toBe(await strangerPid());
+    expect(told.join('\n')).toMatch(/port \d+ is taken: the echo listens on \d+/);
+    await held.release();
+  });
+
+  test('is an error that names who has it when this very port was demanded', async () => {
+    const marker = path.join(home, 'stranger');
+    const port = await anyFreePort();
+    const refused = lease(home, [echoPart({ port, args: [program, '{{port}}', marker] })]);
+    await expect(refused).rejects.toThrow(
+      `port ${port}, which was free a moment ago, is now held by process`,
+    );
   });
 });
 
