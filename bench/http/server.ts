@@ -51,6 +51,7 @@ const pool =
   options.layer === 'chargeonce'
     ? new Pool({ connectionString: options.database, max: options.pool })
     : null;
+pool?.on('error', () => {});
 const server = await listening(options.framework, options.layer);
 process.stdout.write(
   `${JSON.stringify({ url: `http://127.0.0.1:${portOf(server.address())}`, pid: process.pid })}\n`,

@@ -1,4 +1,4 @@
-import { Client, Pool } from 'pg';
+import { Client } from 'pg';
 
 /** Runs statements on a connection of its own. */
 export async function runSql(connectionString: string, statements: string): Promise<void> {
@@ -9,11 +9,4 @@ export async function runSql(connectionString: string, statements: string): Prom
   } finally {
     await client.end();
   }
-}
-
-/** As an application has it. A connection that the exhibit cuts is no reason to die. */
-export function openPool(connectionString: string): Pool {
-  const pool = new Pool({ connectionString, max: 5 });
-  pool.on('error', () => {});
-  return pool;
 }

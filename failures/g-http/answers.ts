@@ -1,4 +1,5 @@
-import { Pool } from 'pg';
+import type { Pool } from 'pg';
+import { openPool } from '../harness/pool.ts';
 import type { TemptingWorld } from '../harness/tempting-world.ts';
 
 /** The table of the layers that keep answers by key; without a status, the request is under way. */
@@ -9,7 +10,7 @@ export async function withAnswers(
   world: TemptingWorld,
   work: (pool: Pool) => Promise<void>,
 ): Promise<void> {
-  const pool = new Pool({ connectionString: await world.database(), max: 4 });
+  const pool = openPool(await world.database());
   try {
     await pool.query(SCHEMA);
     await work(pool);

@@ -1,11 +1,11 @@
 import fastify, { type FastifyInstance } from 'fastify';
-import { Pool } from 'pg';
 import {
   idempotency,
   migrationSql,
   PostgresIdempotencyStore,
 } from '../../src/http/idempotency/index.ts';
 import type { Shop } from '../harness/exhibit.ts';
+import { openPool } from '../harness/pool.ts';
 import type { OursWorld } from '../harness/ours-world.ts';
 import { charge, type Order } from './charge.ts';
 
@@ -14,7 +14,7 @@ export async function protectedApi(
   world: OursWorld,
   parts: { readonly shop?: Shop; readonly afterCharge?: () => Promise<void> } = {},
 ): Promise<FastifyInstance> {
-  const pool = new Pool({ connectionString: await world.house.emptyDatabase(), max: 4 });
+  const pool = openPool(await world.house.emptyDatabase());
   world.defer(() => pool.end());
   await pool.query(migrationSql());
   const app = fastify();

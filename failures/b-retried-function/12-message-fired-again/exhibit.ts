@@ -1,8 +1,8 @@
-import { Pool } from 'pg';
 import PgBoss from 'pg-boss';
 import { sql } from 'kysely';
 import type { Exhibit } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
+import { openPool } from '../../harness/pool.ts';
 import { until } from '../../harness/until.ts';
 import { startCharging as fixed } from './fixed.ts';
 import { startCharging as tempting } from './tempting.ts';
@@ -27,7 +27,7 @@ const OUR_TRIGGER = `
 
 async function throughTheQueue(world: TemptingWorld, start: typeof tempting): Promise<void> {
   const connectionString = await world.database();
-  const pool = new Pool({ connectionString, max: 2 });
+  const pool = openPool(connectionString, { max: 2 });
   const boss = new PgBoss({ connectionString, max: 2, supervise: false, schedule: false });
   boss.on('error', () => {});
   try {

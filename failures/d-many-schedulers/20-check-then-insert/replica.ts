@@ -1,6 +1,6 @@
 // One replica of the billing job, with the database that all of them share.
 import { shopOfReplica } from '../../harness/tempting-world.ts';
-import { openPool } from '../databases.ts';
+import { openPool } from '../../harness/pool.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting } from './tempting.ts';
 

@@ -1,6 +1,6 @@
 // One of two processes that wait for the lock. It bills one customer.
 import { shopOfReplica } from '../../harness/tempting-world.ts';
-import { openPool } from '../databases.ts';
+import { openPool } from '../../harness/pool.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { withLockOfSession } from './locks.ts';
 import { billEverybody as tempting } from './tempting.ts';

@@ -1,6 +1,6 @@
 // A pod of one release.
 import { shopOfReplica } from '../../harness/tempting-world.ts';
-import { openPool } from '../databases.ts';
+import { openPool } from '../../harness/pool.ts';
 import { billEverybody as fixed } from './fixed.ts';
 import { billEverybody as tempting, keyOf41, keyOf42 } from './tempting.ts';
 

@@ -1,6 +1,6 @@
 // One of those who would lead.
 import { shopOfReplica } from '../../harness/tempting-world.ts';
-import { openPool } from '../databases.ts';
+import { openPool } from '../../harness/pool.ts';
 import { billAsLeader as fixed } from './fixed.ts';
 import { billAsLeader as tempting } from './tempting.ts';
 

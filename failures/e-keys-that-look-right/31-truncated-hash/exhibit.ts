@@ -1,6 +1,6 @@
-import { Pool } from 'pg';
 import type { Exhibit } from '../../harness/exhibit.ts';
 import type { TemptingWorld } from '../../harness/tempting-world.ts';
+import { openPool } from '../../harness/pool.ts';
 import { giveIds, withIds } from '../customers.ts';
 import { chargeAll as fixed } from './fixed.ts';
 import { chargeAll as tempting, chargeId } from './tempting.ts';
@@ -22,7 +22,7 @@ function twoThatMeet(period: string): string[] {
 }
 
 async function chargeTwo(world: TemptingWorld, chargeAll: typeof tempting): Promise<void> {
-  const pool = new Pool({ connectionString: await world.database(), max: 1 });
+  const pool = openPool(await world.database(), { max: 1 });
   try {
     await pool.query('CREATE TABLE charges (id text PRIMARY KEY)');
     await chargeAll(withIds(world, twoThatMeet(world.period)), pool);

@@ -10,6 +10,7 @@ import {
 } from 'chargeonce/idempotency';
 
 const pool = new Pool();
+pool.on('error', () => {});
 const store: IdempotencyStore = new PostgresIdempotencyStore(pool);
 const sql: string = migrationSql();
 const app = Fastify();
