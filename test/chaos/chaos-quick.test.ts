@@ -100,6 +100,6 @@ it('leaves no process and no folder behind when the chaos is interrupted', async
   const folder = await mkdtemp(path.join(tmpdir(), 'chaos-stopped-'));
   const { code } = await chaos(['--customers', '20'], folder, /waiting for two workers/);
   expect(code).toBe(130);
-  await waitFor(async () => (await leftBehind(folder)).length === 0, { timeoutMs: 10_000 });
+  await waitFor(async () => (await leftBehind(folder)).length === 0, { timeoutMs: 40_000 });
   await rm(folder, { recursive: true, force: true });
 });

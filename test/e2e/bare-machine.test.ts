@@ -1,4 +1,7 @@
-import { describe, expect, it } from 'vitest';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { customersCsv, expectCode, goodCustomers, testHome, waitFor } from '../support/cli.ts';
 
 const FIVE = [
@@ -11,7 +14,10 @@ const FIVE = [
 
 describe('on a machine with nothing configured and nothing running', () => {
   it('import and run --wait bill the period, again charges nobody, and nothing is left running', async () => {
-    const home = await testHome();
+    // Not the cache that the other tests share, in which the workflows lie bundled.
+    const cache = await mkdtemp(path.join(tmpdir(), 'chargeonce-cache-'));
+    onTestFinished(() => rm(cache, { recursive: true }));
+    const home = await testHome({ CHARGEONCE_CACHE: cache });
     const file = await home.file('customers.csv', customersCsv(FIVE));
 
     const imported = await home.run(['import', 'customers', file, '--json']);

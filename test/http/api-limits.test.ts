@@ -215,7 +215,7 @@ describe('the limits', () => {
     const own = await start({ limits: { concurrentRequests: 1 } });
     const first = await halfSent(own);
     await expect
-      .poll(async () => (await own.call('GET', '/v1/me')).status, { timeout: 5_000 })
+      .poll(async () => (await own.call('GET', '/v1/me')).status, { timeout: 40_000 })
       .toBe(503);
     expect(await own.call('GET', '/v1/me')).toMatchObject({
       status: 503,

@@ -160,7 +160,7 @@ describe('another place', () => {
   });
 
   it('is another server, even under the same name; a server that was stopped and started again is not', async () => {
-    const other = await startPostgres();
+    const other = await startPostgres({}, { ownIdentity: true });
     const before = open(other.url());
     const place = await readDatabasePlace(before.db);
     await before.close();

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect } from 'vitest';
 import { z } from 'zod';
+import { defaultCacheDir } from '../../src/embedded/temporal-binaries.ts';
 import { temporalBinary } from './temporal-servers.ts';
 
 const COMMAND = fileURLToPath(new URL('../../bin/chargeonce', import.meta.url));
@@ -64,7 +65,7 @@ const folders: string[] = [];
 afterAll(async () => {
   for (const folder of folders.splice(0)) {
     for (const line of processesOf(folder)) killQuietly(Number(line.split(' ')[0]));
-    await waitFor(() => processesOf(folder).length === 0, { timeoutMs: 10_000 }).catch(() => {});
+    await waitFor(() => processesOf(folder).length === 0, { timeoutMs: 40_000 }).catch(() => {});
     await rm(folder, { recursive: true, force: true, maxRetries: 5 });
   }
 }, 60_000);
@@ -84,6 +85,7 @@ export async function testHome(env: Readonly<Record<string, string>> = {}): Prom
     HOME: folder,
     CHARGEONCE_HOME: path.join(folder, 'home'),
     TEMPORAL_CLI_PATH: temporal,
+    CHARGEONCE_CACHE: defaultCacheDir(process.env),
     TEMPORAL_SOURCES: 'wheel',
     ...(process.env['NODE_COMPILE_CACHE'] === undefined
       ? {}

@@ -57,14 +57,18 @@ export function testPostgres(): Promise<TestPostgres> {
   return shared;
 }
 
-/** A PostgreSQL server apart from the shared one, for tests that kill it. Stopped when the file is done. */
+/**
+ * A PostgreSQL server apart from the shared one, for tests that kill it. Stopped when the file is done. With
+ * `ownIdentity` its system identifier is its own too; others have that of the run's template.
+ */
 export async function startPostgres(
   settings: Readonly<Record<string, string>> = {},
+  { ownIdentity = false }: { readonly ownIdentity?: boolean } = {},
 ): Promise<TestPostgres> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chargeonce-pg-'));
   // As root the server runs as another user, who has to enter it.
   await chmod(folder, 0o711);
-  await copyOfEmptyCluster(folder);
+  if (!ownIdentity) await copyOfEmptyCluster(folder);
   const env = { PATH: process.env['PATH'] ?? '' };
   const cluster = await preparePostgres({ folder, env });
   const port = await anyFreePort();

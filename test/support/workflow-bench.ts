@@ -117,7 +117,7 @@ export const people = (n: number) =>
 
 /** Waits for a condition that the workflow under test brings about. */
 export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 15_000;
+  const deadline = Date.now() + 40_000;
   while (Date.now() < deadline) {
     if (await holds()) return;
     await new Promise((resolve) => setTimeout(resolve, 20));

@@ -66,7 +66,7 @@ describe('billingRun', () => {
     };
     const handle = await bench.start(run);
     // A window of 50: a failed customer that kept its place would keep the last two out.
-    await expect.poll(() => world.count('claimSlot'), { timeout: 10_000 }).toBe(52);
+    await expect.poll(() => world.count('claimSlot'), { timeout: 40_000 }).toBe(52);
     expect((await handle.result()).open).toBe(52);
   });
 
