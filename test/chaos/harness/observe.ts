@@ -10,8 +10,11 @@ const POLL_MS = 250;
 const HISTORIES_AT_ONCE = 10;
 
 /** Slot states that somebody saw, each with the most slots that stood there at once. */
-export async function watchStates(world: World, signal: AbortSignal): Promise<Map<string, number>> {
-  const most = new Map<string, number>();
+export async function watchStates(
+  world: World,
+  most: Map<string, number>,
+  signal: AbortSignal,
+): Promise<void> {
   for (;;) {
     const rows = await world
       .query<{ state: string; n: number }>(
@@ -19,7 +22,7 @@ export async function watchStates(world: World, signal: AbortSignal): Promise<Ma
       )
       .catch(() => []);
     for (const { state, n } of rows) most.set(state, Math.max(most.get(state) ?? 0, n));
-    if (signal.aborted) return most;
+    if (signal.aborted) return;
     await pause(POLL_MS, signal);
   }
 }

@@ -9,8 +9,8 @@ const RECOVERY_BAR_MS = 25_000;
 /** Of the calls, and of the commits, so many have to lose their answer after taking effect. */
 const LEAST_LOST = 0.01;
 /** Of the customers, so many have to be settled while the faults are on, or the rest only shows the healing. */
-const LEAST_UNDER_FAULTS = 0.02;
-const STATES = ['claimed', 'sent', 'charged', 'declined', 'indeterminate', 'skipped'];
+export const LEAST_UNDER_FAULTS = 0.02;
+export const STATES = ['claimed', 'sent', 'charged', 'declined', 'indeterminate', 'skipped'];
 const CLAIM_ANSWERS = ['claimed', 'inDoubt', 'skipped'];
 
 /** Everything that was seen, for the report and for the verdict. */
