@@ -204,7 +204,7 @@ async function checkSchedule(client: RunClient, config: Config): Promise<Check> 
       name: 'schedule',
       state: 'fail',
       found: `paused: ${found.state.note ?? ''}`,
-      mend: 'a tick failed: mend it, then unpause in the Temporal UI',
+      mend: 'mend what the note says, then run "chargeonce schedule resume --reason …"',
     };
   }
   const missed = found.info.numActionsMissedCatchupWindow;

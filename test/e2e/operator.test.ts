@@ -172,8 +172,18 @@ describe('with one stack shared by every command of a home', () => {
     expect(await ensure(...moved)).toMatchObject({ action: 'updated', changes: shown.changes });
     const described = await home.run(['schedule', 'describe', '--json']);
     expect(described.json()).toMatchObject({ timezone: 'Europe/Berlin', catchupWindowHours: 72 });
-    expect((await home.run(['schedule', 'remove', '--json'])).json()).toEqual({ removed: true });
-    const gone = await home.run(['schedule', 'describe']);
+    const by = ['--operator', 'olga', '--reason', 'prices change'];
+    const paused = await home.run(['schedule', 'pause', ...by, '--json']);
+    expect(paused.json()).toEqual({ paused: true, note: 'paused by olga: prices change' });
+    expect((await home.run(['schedule', 'describe', '--json'])).json()).toMatchObject({
+      paused: true,
+      note: 'paused by olga: prices change',
+    });
+    const resumed = await home.run(['schedule', 'resume', ...by, '--json']);
+    expect(resumed.json()).toMatchObject({ paused: false });
+    const removed = await home.run(['schedule', 'remove', ...by, '--json']);
+    expect(removed.json()).toEqual({ removed: true });
+    const gone = await home.run(['schedule', 'resume', ...by]);
     expectCode(gone, 1);
     expect(gone.stderr).toContain('create it with "chargeonce schedule ensure"');
   });

@@ -1,7 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { openDatabase } from '../../src/db/database.ts';
 import { startTemporal } from '../support/chaos.ts';
 import {
   chargesByCustomer,
@@ -15,6 +17,20 @@ import {
   type TestHome,
 } from '../support/cli.ts';
 import { startPostgres } from '../support/postgres.ts';
+
+async function scheduleOrders(url: string) {
+  const database = openDatabase({ url, applicationName: 'test', onError: () => {} });
+  try {
+    return await database.db
+      .selectFrom('audit_log')
+      .select(['action', 'actor', 'reason'])
+      .where('action', 'like', 'schedule.%')
+      .orderBy('id')
+      .execute();
+  } finally {
+    await database.close();
+  }
+}
 
 const SECRET = 'sk_test_0123456789secret';
 
@@ -136,6 +152,20 @@ describe('with a PostgreSQL and a Temporal of its own', () => {
     expect(billed.stderr).toContain('no worker polls the task queues: one runs here');
     const doctor = await home.run(['doctor', '--json']);
     expectCode(doctor, 0);
+
+    const by = ['--operator', 'olga', '--reason', 'prices change'];
+    expectCode(await home.run(['schedule', 'pause', ...by]), 0);
+    const paused = await home.run(['doctor', '--json']);
+    expectCode(paused, 1);
+    expect(JSON.stringify(paused.json())).toContain('run \\"chargeonce schedule resume');
+    expectCode(await home.run(['schedule', 'ensure', '--day', '5', '--operator', 'eve']), 0);
+    expectCode(await home.run(['schedule', 'remove', ...by]), 0);
+    expect(await scheduleOrders(url)).toEqual([
+      { action: 'schedule.set_ordered', actor: userInfo().username, reason: 'chargeonce setup' },
+      { action: 'schedule.pause_ordered', actor: 'olga', reason: 'prices change' },
+      { action: 'schedule.set_ordered', actor: 'eve', reason: 'settings of the schedule' },
+      { action: 'schedule.remove_ordered', actor: 'olga', reason: 'prices change' },
+    ]);
     expect(home.processes()).toEqual([]);
   });
 });

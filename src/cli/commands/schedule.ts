@@ -3,16 +3,19 @@ import type { ScheduleDescription } from '@temporalio/client';
 import {
   describeSchedule,
   ensureSchedule,
+  holdSchedule,
   removeSchedule,
   TickWouldBeSkipped,
+  type EnsuredSchedule,
   type ScheduleChange,
   type WantedSchedule,
 } from '../../client/schedule.ts';
+import { logScheduleOrder } from '../../db/schedule-log.ts';
 import { parseBillingNamespace, type BillingNamespace } from '../../domain/namespace.ts';
 import { isTimeZone } from '../../domain/time-zone.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { table } from '../output.ts';
-import { withSession, type Shell } from '../shell.ts';
+import { defaultOperator, withSession, type Session, type Shell } from '../shell.ts';
 
 const GRANULARITIES = ['year', 'month', 'week', 'day'] as const;
 
@@ -41,6 +44,8 @@ export function registerSchedule(program: Command, shell: Shell): void {
       '--in-arrears',
       'each tick bills the period that has just ended, not the one that begins',
     )
+    .option('--reason <text>', 'why, for the audit log', 'settings of the schedule')
+    .option('--operator <name>', 'who orders it, for the audit log', defaultOperator())
     .option('--dry-run', 'only show what would change')
     .option('--json', 'print the result as one JSON object on the last line')
     .action(async (options) => {
@@ -56,12 +61,13 @@ export function registerSchedule(program: Command, shell: Shell): void {
           bills: options.inArrears === true ? 'previous' : 'current',
         };
         const dryRun = options.dryRun === true;
-        const done = await ensureSchedule(client.temporal, wanted, { dryRun }).catch(
+        const change = await ensureSchedule(client.temporal, wanted, { dryRun: true }).catch(
           (error: unknown) => {
             if (!(error instanceof TickWouldBeSkipped)) throw error;
             throw new CommandError(EXIT.usage, error.message, error);
           },
         );
+        const done = dryRun ? change : await set(session, wanted, { ...options, change });
         session.output.result({ ...done, dryRun });
         if (done.changes.length > 0) session.output.line(changesTable(done.changes));
         const verb =
@@ -75,7 +81,26 @@ export function registerSchedule(program: Command, shell: Shell): void {
       });
     });
   registerDescribe(schedule, shell);
+  registerHold(schedule, shell);
   registerRemove(schedule, shell);
+}
+
+async function set(
+  { platform }: Session,
+  wanted: WantedSchedule,
+  order: {
+    readonly operator: string;
+    readonly reason: string;
+    readonly change: EnsuredSchedule;
+  },
+): Promise<EnsuredSchedule> {
+  const { operator, reason, change } = order;
+  const { namespace } = wanted;
+  if (change.action !== 'unchanged') {
+    const by = { operator, reason };
+    await logScheduleOrder(platform.database.db, { action: 'set', namespace, ...by, change });
+  }
+  return ensureSchedule((await platform.client()).temporal, wanted);
 }
 
 function registerDescribe(schedule: Command, shell: Shell): void {
@@ -89,12 +114,7 @@ function registerDescribe(schedule: Command, shell: Shell): void {
       await withSession(shell, { needs, json: options.json === true }, async (session) => {
         const client = await session.platform.client();
         const found = await describeSchedule(client.temporal, namespaceOf(options.namespace));
-        if (found === null) {
-          throw new CommandError(
-            EXIT.failed,
-            'there is no schedule: create it with "chargeonce schedule ensure"',
-          );
-        }
+        if (found === null) throw noSchedule();
         session.output.result(described(found));
         session.output.line(
           table(
@@ -106,17 +126,64 @@ function registerDescribe(schedule: Command, shell: Shell): void {
     });
 }
 
+const HOLDS = {
+  pause: 'start no more runs; runs under way go on',
+  resume: 'start runs again; ticks that were missed are not made up for',
+} as const;
+
+function registerHold(schedule: Command, shell: Shell): void {
+  for (const action of ['pause', 'resume'] as const) {
+    schedule
+      .command(action)
+      .description(HOLDS[action])
+      .requiredOption('--reason <text>', 'why, for the audit log and the Temporal UI')
+      .option('--operator <name>', 'who orders it, for the audit log', defaultOperator())
+      .option('--namespace <name>', 'what is billed', 'base')
+      .option('--json', 'print the result as one JSON object on the last line')
+      .action(async ({ operator, reason, ...options }) => {
+        const namespace = namespaceOf(options.namespace);
+        const needs = { temporal: true };
+        await withSession(shell, { needs, json: options.json === true }, async (session) => {
+          const { platform, output } = session;
+          const { temporal } = await platform.client();
+          if ((await describeSchedule(temporal, namespace)) === null) throw noSchedule();
+          await logScheduleOrder(platform.database.db, { action, namespace, operator, reason });
+          const paused = action === 'pause';
+          const note = `${action}d by ${operator}: ${reason}`;
+          if (!(await holdSchedule(temporal, namespace, { paused, note }))) throw noSchedule();
+          output.result({ paused, note });
+          output.line(`the schedule is ${paused ? 'paused' : 'on again'}`);
+        });
+      });
+  }
+}
+
+function noSchedule(): CommandError {
+  return new CommandError(
+    EXIT.failed,
+    'there is no schedule: create it with "chargeonce schedule ensure"',
+  );
+}
+
 function registerRemove(schedule: Command, shell: Shell): void {
   schedule
     .command('remove')
     .description('remove the Schedule; runs it has started go on')
+    .requiredOption('--reason <text>', 'why, for the audit log')
+    .option('--operator <name>', 'who orders it, for the audit log', defaultOperator())
     .option('--namespace <name>', 'what is billed', 'base')
     .option('--json', 'print the result as one JSON object on the last line')
-    .action(async (options) => {
+    .action(async ({ operator, reason, ...options }) => {
+      const namespace = namespaceOf(options.namespace);
       const needs = { temporal: true };
       await withSession(shell, { needs, json: options.json === true }, async (session) => {
-        const client = await session.platform.client();
-        const removed = await removeSchedule(client.temporal, namespaceOf(options.namespace));
+        const { platform } = session;
+        const { temporal } = await platform.client();
+        if ((await describeSchedule(temporal, namespace)) !== null) {
+          const order = { action: 'remove', namespace, operator, reason } as const;
+          await logScheduleOrder(platform.database.db, order);
+        }
+        const removed = await removeSchedule(temporal, namespace);
         session.output.result({ removed });
         session.output.line(removed ? 'the schedule is removed' : 'there was no schedule');
       });

@@ -1,14 +1,21 @@
 import { createInterface } from 'node:readline/promises';
 import type { Command } from '@commander-js/extra-typings';
 import { RunClient } from '../../client.ts';
-import { describeSchedule, ensureSchedule, type WantedSchedule } from '../../client/schedule.ts';
+import {
+  describeSchedule,
+  ensureSchedule,
+  type EnsuredSchedule,
+  type WantedSchedule,
+} from '../../client/schedule.ts';
 import { loadConfig } from '../../config.ts';
+import { openDatabase } from '../../db/database.ts';
+import { logScheduleOrder } from '../../db/schedule-log.ts';
 import { migrate, pendingMigrations } from '../../db/migrate.ts';
 import { DEFAULT_NAMESPACE } from '../../domain/namespace.ts';
 import { CommandError, EXIT } from '../exit-codes.ts';
 import { processOutput, table, type Output } from '../output.ts';
 import { temporalAccess } from '../platform.ts';
-import type { Shell } from '../shell.ts';
+import { defaultOperator, type Shell } from '../shell.ts';
 import { addSearchAttributes, missingSearchAttributes } from '../temporal-setup.ts';
 
 export function registerSetup(program: Command, shell: Shell): void {
@@ -100,9 +107,31 @@ async function prepare(order: {
   }
   await migrate(databaseUrl);
   await addSearchAttributes(client, attributes);
-  if (missing) await ensureSchedule(client.temporal, schedule);
+  if (missing && planned !== null) {
+    await logNewSchedule(databaseUrl, schedule, planned);
+    await ensureSchedule(client.temporal, schedule);
+  }
   output.line(`done: ${todo.length} changes`);
   output.result({ ...plan, applied: true });
+}
+
+async function logNewSchedule(
+  url: string,
+  { namespace }: WantedSchedule,
+  change: EnsuredSchedule,
+): Promise<void> {
+  const database = openDatabase({
+    url,
+    applicationName: 'chargeonce setup',
+    poolSize: 1,
+    onError: () => {},
+  });
+  const by = { operator: defaultOperator(), reason: 'chargeonce setup' };
+  try {
+    await logScheduleOrder(database.db, { action: 'set', namespace, ...by, change });
+  } finally {
+    await database.close();
+  }
 }
 
 /** Asks on a terminal; without one nothing is done unless --yes says so. */

@@ -9,10 +9,9 @@ import {
   type EnsuredSchedule,
   type WantedSchedule,
 } from '../../../client/schedule.ts';
-import { writeAuditEntry } from '../../../db/audit-log.ts';
-import { scheduleId } from '../../../domain/ids.ts';
+import { logScheduleOrder } from '../../../db/schedule-log.ts';
 import type { BillingNamespace } from '../../../domain/namespace.ts';
-import { callerOf, type Caller } from '../auth.ts';
+import { callerOf } from '../auth.ts';
 import { mayBeDone, readyForOrders } from '../before-orders.ts';
 import type { ApiApp, ApiDeps } from '../deps.ts';
 import { KEYED } from '../keyed.ts';
@@ -89,12 +88,8 @@ function registerSet(app: ApiApp, deps: ApiDeps): void {
       if (!dryRun && mayBeDone(request) && change.action !== 'unchanged')
         throw overtaken(namespace);
       if (!dryRun) {
-        await note(deps, callerOf(request), {
-          action: 'set',
-          namespace,
-          reason: body.reason,
-          change,
-        });
+        const by = { operator: callerOf(request).name, reason: body.reason };
+        await logScheduleOrder(deps.db, { action: 'set', namespace, ...by, change });
         await ask(deps, (client) => ensure(client, wanted));
       }
       const { scheduleId: id, action, changes } = change;
@@ -132,7 +127,7 @@ function registerHold(app: ApiApp, deps: ApiDeps): void {
         // There is one: only then it is an order.
         const before = await shownOf(deps, namespace);
         if (!paused && before.paused && mayBeDone(request)) throw overtaken(namespace);
-        await note(deps, caller, { action, namespace, reason });
+        await logScheduleOrder(deps.db, { action, namespace, operator: caller.name, reason });
         const said = `${paused ? 'paused' : 'resumed'} by ${caller.name}: ${reason}`;
         const held = await ask(deps, (client) =>
           holdSchedule(client, namespace, { paused, note: said }),
@@ -167,7 +162,8 @@ function registerRemove(app: ApiApp, deps: ApiDeps): void {
       const { reason } = request.body;
       const stands = (client: Client) => describeSchedule(client, namespace);
       if (mayBeDone(request) && (await ask(deps, stands)) !== null) throw overtaken(namespace);
-      await note(deps, callerOf(request), { action: 'remove', namespace, reason });
+      const operator = callerOf(request).name;
+      await logScheduleOrder(deps.db, { action: 'remove', namespace, operator, reason });
       return { removed: await ask(deps, (client) => removeSchedule(client, namespace)) };
     },
   );
@@ -206,34 +202,6 @@ function wantedOf(
     granularity: body.every,
     bills: body.in_arrears ? 'previous' : 'current',
   };
-}
-
-/** Written before Temporal is told: an entry too many is better than a change that nobody ordered. */
-async function note(
-  { db }: ApiDeps,
-  { name: actor }: Caller,
-  order: {
-    readonly action: 'set' | 'pause' | 'resume' | 'remove';
-    readonly namespace: BillingNamespace;
-    readonly reason: string;
-    readonly change?: EnsuredSchedule;
-  },
-): Promise<void> {
-  const { action, namespace, reason, change } = order;
-  const changes = change?.changes.map(
-    ({ setting, from, to }) => `${setting}: ${from ?? ''} → ${to}`,
-  );
-  await writeAuditEntry(db, {
-    actor,
-    action: `schedule.${action}_ordered`,
-    namespace,
-    reason,
-    details: {
-      scheduleId: scheduleId(namespace),
-      ...(change === undefined ? {} : { becomes: change.action }),
-      ...(changes === undefined ? {} : { changes: changes.join('; ') }),
-    },
-  });
 }
 
 async function shownOf(deps: ApiDeps, namespace: BillingNamespace) {
