@@ -2,7 +2,13 @@ import { defineConfig } from 'vitest/config';
 
 // One project per test folder; what each may touch stands in docs/testing.md.
 // Everything past `unit` starts real servers, so files run one at a time on a small machine.
+const setupFiles = ['test/support/setup.ts'];
+// A process for a project, not for a file: loading what they all need again for each file takes a third of the CPU.
+// So a file leaves nothing behind in a module; supports clean up by test/support/end-of-file.ts.
+const isolate = false;
 const servers = {
+  setupFiles,
+  isolate,
   fileParallelism: false,
   maxWorkers: 1,
   pool: 'forks' as const,
@@ -16,7 +22,7 @@ const VAULT = 'test/integration/*vault*.test.ts';
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: 'unit', include: ['test/unit/**/*.test.ts'], testTimeout: 10_000 } },
+      { test: { name: 'unit', isolate, include: ['test/unit/**/*.test.ts'], testTimeout: 60_000 } },
       {
         test: {
           name: 'simulation',

@@ -19,11 +19,14 @@ const AFTER_A_WORKER_KILL_MS = 25_000;
 const OTHERWISE_MS = Math.max(10_000, HEARTBEAT_TIMEOUT_MS) + 5_000;
 /** The same, when the task before that one had to time out as well on a worker that is gone from the server's memory. */
 const AFTER_TEMPORAL_MS = OTHERWISE_MS + 10_000;
+/** Two quiet cores start a crew in this time (measured); one that takes longer has as much longer for the rest. */
+const QUIET_START_MS = 2_000;
 /** Three servers and the processes of a wave start anew on a busy machine. */
 const WAVE_TIMEOUT_MS = 120_000;
 
 let world: CrashWorld;
 let crew: Crew;
+let slowness = 1;
 const waves = new Map<Kill, Wave>();
 
 beforeAll(async () => {
@@ -39,6 +42,7 @@ describe('a worker is killed at each point of a charge', () => {
   beforeAll(async () => {
     const done = await killWorkers(world);
     ({ crew } = done);
+    slowness = Math.max(1, crew.startMs / QUIET_START_MS);
     waves.set('W', done.wave);
   }, WAVE_TIMEOUT_MS);
   itHolds('W', AFTER_A_WORKER_KILL_MS);
@@ -75,7 +79,7 @@ function itHolds(kill: Kill, withinMs: number): void {
     expect(seen?.atTheBlow, 'where it stood when the blow fell').toEqual(standsAt(cell));
     expect(seen?.ending, 'how it ended').toEqual(endsAs(cell));
     expect(seen?.recoveryMs, `milliseconds to the end of ${seen?.trace ?? ''}`).toBeLessThan(
-      withinMs,
+      withinMs * slowness,
     );
   });
 }

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client as Pg, type QueryResultRow } from 'pg';
-import { afterAll, expect } from 'vitest';
+import { expect } from 'vitest';
 import { RunClient } from '../../src/client.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { parseBillingPeriod } from '../../src/domain/billing-period.ts';
@@ -20,6 +20,7 @@ import {
   type SimulatorOptions,
 } from '../../src/simulator/index.ts';
 import { waitFor } from './cli.ts';
+import { atEndOfFile } from './end-of-file.ts';
 import { startPostgres, type TestPostgres } from './postgres.ts';
 import { temporalBinary } from './temporal-servers.ts';
 
@@ -44,16 +45,6 @@ const started = new Set<ChildProcess>();
 /** What the processes of the running test have said. */
 const outputs = new Set<() => string>();
 
-/** What is left of the worlds of this file. Worlds are made in tests, where a hook would come too late. */
-const worlds: (() => Promise<void>)[] = [];
-
-afterAll(async () => {
-  for (const child of started) child.kill('SIGKILL');
-  await Promise.all([...started].map((child) => exitOf(child)));
-  started.clear();
-  for (const close of worlds.splice(0)) await close();
-}, 60_000);
-
 /** Ends what a test left behind, so that the next one starts on a quiet machine. */
 export async function killAll(): Promise<void> {
   outputs.clear();
@@ -64,6 +55,10 @@ export async function killAll(): Promise<void> {
 function run(command: string, args: readonly string[], env: Record<string, string>): TestProcess {
   const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   started.add(child);
+  atEndOfFile(async () => {
+    child.kill('SIGKILL');
+    await exitOf(child);
+  });
   let output = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => (output += text));
@@ -191,7 +186,7 @@ export async function startWorld(options: WorldOptions): Promise<World> {
   const file = path.join(folder, 'temporal.db');
   const temporal = await startTemporal({ file });
   const simulator = await startSimulator({ endpointRate: 0, accountRate: 0, ...options.simulator });
-  worlds.push(async () => {
+  atEndOfFile(async () => {
     await simulator.close();
     await rm(folder, { recursive: true, force: true, maxRetries: 5 });
   });

@@ -5,9 +5,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { afterAll, expect } from 'vitest';
+import { expect } from 'vitest';
 import { z } from 'zod';
 import { defaultCacheDir } from '../../src/embedded/temporal-binaries.ts';
+import { atEndOfFile } from './end-of-file.ts';
 import { temporalBinary } from './temporal-servers.ts';
 
 const COMMAND = fileURLToPath(new URL('../../bin/chargeonce', import.meta.url));
@@ -59,17 +60,6 @@ interface CommandOptions {
   readonly input?: string;
 }
 
-const folders: string[] = [];
-
-// Registered when the file is loaded: inside a hook or a test it would never be called.
-afterAll(async () => {
-  for (const folder of folders.splice(0)) {
-    for (const line of processesOf(folder)) killQuietly(Number(line.split(' ')[0]));
-    await waitFor(() => processesOf(folder).length === 0, { timeoutMs: 40_000 }).catch(() => {});
-    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
-  }
-}, 60_000);
-
 /**
  * A fresh home in a folder of its own, removed when the test file is done. Commands get a minimal environment, so that nothing
  * configured on this machine plays along.
@@ -111,7 +101,11 @@ export async function testHome(env: Readonly<Record<string, string>> = {}): Prom
       });
     },
   };
-  folders.push(folder);
+  atEndOfFile(async () => {
+    for (const line of processesOf(folder)) killQuietly(Number(line.split(' ')[0]));
+    await waitFor(() => processesOf(folder).length === 0, { timeoutMs: 40_000 }).catch(() => {});
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+  });
   return home;
 }
 

@@ -21,6 +21,8 @@ import type { CrashWorker, CrashWorld } from './crash-world.ts';
 export interface Crew {
   readonly billing: CrashWorker;
   readonly charge: CrashWorker;
+  /** until both were ready */
+  readonly startMs: number;
 }
 
 const WAIT_MS = 60_000;
@@ -30,11 +32,12 @@ async function startCrew(
   world: CrashWorld,
   kills: { readonly billing: readonly Kill[]; readonly charge: readonly Kill[] },
 ): Promise<Crew> {
+  const began = performance.now();
   const [billing, charge] = await Promise.all([
     world.startWorker({ queues: ['billing'], parks: parksOf(...kills.billing) }),
     world.startWorker({ queues: ['charge'], parks: parksOf(...kills.charge) }),
   ]);
-  return { billing, charge };
+  return { billing, charge, startMs: performance.now() - began };
 }
 
 /** kill -9 of both worker processes; a new crew takes over. */
@@ -97,7 +100,7 @@ async function killTemporalBeforeNextTask(world: CrashWorld, crew: Crew) {
   await world.temporal.start();
   const at = Date.now();
   const billing = await world.startWorker({ queues: ['billing'], parks: parksOf('P', 'R') });
-  return { atTheBlow, at, crew: { billing, charge: crew.charge } };
+  return { atTheBlow, at, crew: { ...crew, billing } };
 }
 
 /** Immediate stop of PostgreSQL; everybody goes on while it is away. */

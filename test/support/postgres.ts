@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { Client, escapeIdentifier } from 'pg';
-import { afterAll } from 'vitest';
 import { Part } from '../../src/embedded/part.ts';
 import { anyFreePort } from '../../src/embedded/ports.ts';
 import { postgresSpec, postgresUrl, preparePostgres } from '../../src/embedded/postgres.ts';
+import { atEndOfFile } from './end-of-file.ts';
 import { POSTGRES_TEMPLATE } from './postgres-template.ts';
 
 const run = promisify(execFile);
@@ -44,16 +44,14 @@ export interface TestPostgres {
 }
 
 let shared: Promise<TestPostgres> | undefined;
-const cleanups: (() => Promise<void>)[] = [];
-
-afterAll(async () => {
-  for (const cleanup of cleanups.splice(0)) await cleanup();
-  shared = undefined;
-}, 60_000);
-
 /** The PostgreSQL server of this test file; started at the first call. */
 export function testPostgres(): Promise<TestPostgres> {
-  shared ??= startPostgres();
+  shared ??= startPostgres().then((server) => {
+    atEndOfFile(async () => {
+      shared = undefined;
+    });
+    return server;
+  });
   return shared;
 }
 
@@ -103,7 +101,7 @@ export async function startPostgres(
     if (pid !== undefined) process.kill(pid, 'SIGQUIT');
   };
   process.once('exit', endWithUs);
-  cleanups.push(async () => {
+  atEndOfFile(async () => {
     await end('SIGQUIT');
     process.off('exit', endWithUs);
     await rm(path.dirname(cluster.dataDir), { recursive: true, force: true });

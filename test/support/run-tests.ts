@@ -15,8 +15,8 @@ const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', imp
 const GROUPS = [
   ['unit', 'integration'],
   ['vault', 'simulation', 'chaos'],
-  ['http', 'failures'],
-  ['workflow', 'embedded', 'e2e'],
+  ['http', 'failures', 'embedded'],
+  ['workflow', 'e2e'],
 ];
 
 interface Report {
