@@ -195,12 +195,36 @@ async function lookFirst(
   confirm?: ConfirmKnown,
 ): Promise<ChargeOutcome | null> {
   try {
-    const intent = await charging.deps.gateway.retrievePaymentIntent(paymentIntentId);
-    const reading = readIntent(charging.facts, intent, confirm);
-    return reading.kind === 'settled' ? reading.outcome : null;
+    return await look(charging, paymentIntentId, confirm);
   } catch (error) {
     if (!(error instanceof LookupFailed)) throw error;
     throw tryAgain(FAILURES.chargeIndeterminate, error.message);
+  }
+}
+
+async function look(
+  { deps, facts }: Charging,
+  paymentIntentId: string,
+  confirm?: ConfirmKnown,
+): Promise<ChargeOutcome | null> {
+  const intent = await deps.gateway.retrievePaymentIntent(paymentIntentId);
+  const reading = readIntent(facts, intent, confirm);
+  return reading.kind === 'settled' ? reading.outcome : null;
+}
+
+/**
+ * A 401 came to the confirm. When the key is wrong, Stripe refuses the look as well, and there is nothing to wait for: null.
+ * When it answers, the 401 was somebody else's, perhaps a gateway's that spoke after Stripe had charged.
+ */
+async function lookDespiteRefusedKey(
+  charging: Charging,
+  paymentIntentId: string,
+): Promise<ChargeOutcome | null> {
+  try {
+    return await look(charging, paymentIntentId);
+  } catch (error) {
+    if (error instanceof LookupFailed) return null;
+    throw error;
   }
 }
 
@@ -267,15 +291,18 @@ async function misconfigured(
 ): Promise<ChargeResult> {
   const { paymentIntentId } = charging.facts;
   const { reason, stopsRun, unresolvedBefore } = verdict;
-  if (paymentIntentId !== null && reply.refusal.status !== 401) {
+  if (paymentIntentId === null) {
+    if (unresolvedBefore) return result(charging, indeterminate(reason), reply.answer);
+  } else {
+    const { status } = reply.refusal;
     await recordAnswer(charging.deps.db, reply.answer);
-    const looked = await lookFirst(charging, paymentIntentId);
+    const looked = await (status === 401
+      ? lookDespiteRefusedKey(charging, paymentIntentId)
+      : lookFirst(charging, paymentIntentId));
     if (looked !== null && looked.outcome !== 'declined') return result(charging, looked, null);
-    // Rights are checked before keys: a 403 does not say that the same key is not at work just now.
-    if (looked === null && unresolvedBefore && reply.refusal.status === 403)
-      return result(charging, indeterminate(reason), null);
-  } else if (unresolvedBefore) {
-    return result(charging, indeterminate(reason), reply.answer);
+    // Rights are checked before keys: neither says that the same key is not at work just now.
+    const saysNothing = status === 401 || (status === 403 && looked === null);
+    if (unresolvedBefore && saysNothing) return result(charging, indeterminate(reason), null);
   }
   const advice = reply.refusal.message?.slice(0, 300) ?? 'see the request in the Stripe dashboard';
   return result(charging, { outcome: 'misconfigured', reason, advice, stopsRun }, reply.answer);

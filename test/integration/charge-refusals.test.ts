@@ -46,47 +46,6 @@ describe('a refusal after a lost reply', () => {
     });
   }
   const isConfirm = (path: string) => path.endsWith('/confirm');
-  const refused401 = {
-    status: 401,
-    body: { error: { type: 'invalid_request_error', message: 'bad key' } },
-  };
-
-  it('M17: is indeterminate when the API key is refused on the next attempt', async () => {
-    const slot = await claimed();
-    let confirms = 0;
-    const deps = await behind(({ path, method }) => {
-      if (method === 'GET') return refused401;
-      if (!isConfirm(path)) return 'forward';
-      confirms += 1;
-      return confirms <= 2 ? 'forwardThenClose' : refused401;
-    });
-    // The look-up is refused as well, so nothing can be decided and nothing more is sent.
-    expect(await attend(deps, slot)).toBe('indeterminate');
-    expect(confirms).toBe(2);
-    expect(await attend(engine.deps, slot)).toBe('charged');
-    expect(chargesOf(engine.simulator, slot.customerId)).toBe(1);
-  });
-
-  it("M17: is indeterminate when the API key is refused on the SDK's own resend", async () => {
-    const slot = await claimed();
-    let confirms = 0;
-    const deps = await behind(({ path }) => {
-      if (!isConfirm(path)) return 'forward';
-      confirms += 1;
-      return confirms === 1 ? 'forwardThenClose' : refused401;
-    });
-    const { result } = await driveCharge(deps, slot);
-    expect(result?.result).toMatchObject({ outcome: 'indeterminate', reason: 'api_key_refused' });
-    expect(await attend(engine.deps, slot)).toBe('charged');
-  });
-
-  it('is misconfigured and stops the run when the API key is refused before anything was sent', async () => {
-    const slot = await claimed();
-    const deps = await behind(() => refused401);
-    const { result } = await driveCharge(deps, slot);
-    expect(result?.result).toMatchObject({ outcome: 'misconfigured', stopsRun: true });
-  });
-
   it('P: is indeterminate when the cap refuses the resend of a confirm whose reply was lost', async () => {
     const slot = await claimed();
     let confirms = 0;

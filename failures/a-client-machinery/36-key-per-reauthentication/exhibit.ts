@@ -3,7 +3,6 @@ import type { TemptingWorld } from '../../harness/tempting-world.ts';
 import type { WireAction, WireRequest } from '../../harness/wire-server.ts';
 import { sawAllCharged } from '../all-charged.ts';
 import { billEverybody as fixed } from './fixed.ts';
-import { billResumeAndRerun } from './ours.ts';
 import { billEverybody as tempting } from './tempting.ts';
 
 /** The token ran out while Stripe was charging, and the gateway looks at it again when it answers. */
@@ -46,7 +45,7 @@ export const keyPerReauthentication: Exhibit = {
       refused = true;
       return TOKEN_EXPIRED;
     });
-    await billResumeAndRerun(world);
+    await world.bill();
   },
   oursAlso: sawAllCharged,
 };

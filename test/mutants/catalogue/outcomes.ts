@@ -193,13 +193,28 @@ export const OUTCOMES: readonly Mutant[] = [
     edits: [
       {
         file: 'src/activities/charge.ts',
-        find: '} else if (unresolvedBefore) {',
-        replace: '} else if (unresolvedBefore && false) {',
+        find: 'const saysNothing = status === 401 || ',
+        replace: 'const saysNothing = ',
       },
     ],
     catcher: integration(
-      'charge-refusals',
+      'charge-refused-key',
       "is indeterminate when the API key is refused on the SDK's own resend",
+    ),
+  },
+  {
+    id: 'late-401',
+    bug: 'a 401 to a confirm is believed without a look',
+    edits: [
+      {
+        file: 'src/activities/charge.ts',
+        find: 'return await look(charging, paymentIntentId);',
+        replace: 'return null;',
+      },
+    ],
+    catcher: integration(
+      'charge-refused-key',
+      'is what Stripe shows when a 401 comes after the confirm took effect, as from a gateway',
     ),
   },
   {

@@ -29,7 +29,7 @@ export const UNKNOWN: readonly Mutant[] = [
       },
     ],
     catcher: integration(
-      'charge-refusals',
+      'charge-refused-key',
       'is indeterminate when the API key is refused on the next attempt',
     ),
   },
