@@ -27,7 +27,7 @@ export default defineConfig({
         test: {
           name: 'simulation',
           include: ['test/simulation/**/*.test.ts'],
-          testTimeout: 300_000,
+          testTimeout: 600_000,
           ...servers,
         },
       },

@@ -12,9 +12,11 @@ import { migratedDatabase, slotRef, startEngine, type Engine } from '../support/
 import { testPostgres } from '../support/postgres.ts';
 import { runSchemaCodegen } from '../support/schema-codegen.ts';
 
+const STRIPE_MS = 1_500;
+
 let engine: Engine;
 beforeAll(async () => {
-  engine = await startEngine({ poolSize: 2, simulator: { latencyMs: 400 } });
+  engine = await startEngine({ poolSize: 2, simulator: { latencyMs: STRIPE_MS } });
   await engine.plan(Array.from({ length: 10 }, (_, i) => ({ id: `p${i}` })));
 });
 afterAll(() => engine.close());
@@ -31,8 +33,11 @@ describe('the pool', () => {
     const watch = (async () => {
       while (!charging.signal.aborted) {
         const { rows } = await watcher.query<{ idle: number; waiting: number }>(
-          `SELECT count(*) FILTER (WHERE state LIKE 'idle in transaction%')::int AS idle,
-                  count(*) FILTER (WHERE wait_event_type = 'Lock')::int AS waiting
+          // For as long as a call to Stripe takes, almost: between two statements, and for a moment, both are as they should be.
+          `SELECT count(*) FILTER (WHERE state LIKE 'idle in transaction%'
+                    AND state_change < clock_timestamp() - interval '1 second')::int AS idle,
+                  count(*) FILTER (WHERE wait_event_type = 'Lock'
+                    AND query_start < clock_timestamp() - interval '1 second')::int AS waiting
            FROM pg_stat_activity WHERE application_name = 'engine test'`,
         );
         if (rows[0] !== undefined) seen.push(rows[0]);
