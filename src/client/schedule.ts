@@ -132,20 +132,26 @@ export async function describeSchedule(
 }
 
 /**
- * Lets the Schedule tick no more, or again; the note says who and why. Twice: it stays so, with the note of the second.
- * False when there is none.
+ * Lets the Schedule tick no more, or again, and returns the note that says who and why. Twice: it stays so, with the note
+ * of the second. Null when there is none.
  */
 export async function holdSchedule(
   client: Client,
   namespace: BillingNamespace,
-  order: { readonly paused: boolean; readonly note: string },
-): Promise<boolean> {
+  order: {
+    readonly action: 'pause' | 'resume';
+    readonly operator: string;
+    readonly reason: string;
+  },
+): Promise<string | null> {
+  const paused = order.action === 'pause';
+  const note = `${paused ? 'paused' : 'resumed'} by ${order.operator}: ${order.reason}`;
   const handle = client.schedule.getHandle(scheduleId(namespace));
   try {
-    await (order.paused ? handle.pause(order.note) : handle.unpause(order.note));
-    return true;
+    await (paused ? handle.pause(note) : handle.unpause(note));
+    return note;
   } catch (error) {
-    if (error instanceof ScheduleNotFoundError) return false;
+    if (error instanceof ScheduleNotFoundError) return null;
     throw error;
   }
 }

@@ -3,8 +3,6 @@ import { decideRerun } from '../../src/activities/run.ts';
 import { planRun } from '../../src/db/runs.ts';
 import type { SlotRef } from '../../src/domain/ids.ts';
 import type { PaymentIntentFacts } from '../../src/payments/gateway.ts';
-import { createStripeGateway } from '../../src/payments/stripe-gateway.ts';
-import { startWireServer, type WireServer } from '../../failures/harness/wire-server.ts';
 import {
   attend,
   chargesOf,
@@ -21,6 +19,7 @@ import {
   TEST_KEY,
   type Engine,
 } from '../support/engine.ts';
+import { behindWire, isConfirm } from '../support/wire-gateway.ts';
 
 const ids = Array.from({ length: 40 }, (_, i) => `c${String(i).padStart(2, '0')}`);
 let engine: Engine;
@@ -33,23 +32,13 @@ beforeAll(async () => {
 afterEach(() => engine.simulator.setFaults(undefined));
 afterAll(() => engine.close());
 
-const servers: WireServer[] = [];
 let specials = 0;
-afterAll(() => Promise.all(servers.map((server) => server.close())));
 
 describe('a refusal after a lost reply', () => {
-  async function behind(script: Parameters<typeof startWireServer>[0]) {
-    const server = await startWireServer(script, engine.simulator.url);
-    servers.push(server);
-    return engine.with({
-      gateway: createStripeGateway({ apiKey: TEST_KEY, apiBase: server.url, timeoutMs: 5_000 }),
-    });
-  }
-  const isConfirm = (path: string) => path.endsWith('/confirm');
   it('P: is indeterminate when the cap refuses the resend of a confirm whose reply was lost', async () => {
     const slot = await claimed();
     let confirms = 0;
-    const deps = await behind(({ path }) => {
+    const deps = await behindWire(engine, ({ path }) => {
       if (!isConfirm(path)) return 'forward';
       confirms += 1;
       if (confirms === 1) return 'forwardThenClose';
@@ -65,7 +54,7 @@ describe('a refusal after a lost reply', () => {
   ])('asks again when the body of a %i cannot be read', async (status, raw) => {
     const slot = await claimed();
     let confirms = 0;
-    const deps = await behind(({ path }) => {
+    const deps = await behindWire(engine, ({ path }) => {
       if (!isConfirm(path)) return 'forward';
       confirms += 1;
       return confirms === 1 ? { status, raw } : 'forward';

@@ -133,29 +133,35 @@ const HOLDS = {
 
 function registerHold(schedule: Command, shell: Shell): void {
   for (const action of ['pause', 'resume'] as const) {
-    schedule
-      .command(action)
-      .description(HOLDS[action])
-      .requiredOption('--reason <text>', 'why, for the audit log and the Temporal UI')
-      .option('--operator <name>', 'who orders it, for the audit log', defaultOperator())
-      .option('--namespace <name>', 'what is billed', 'base')
-      .option('--json', 'print the result as one JSON object on the last line')
-      .action(async ({ operator, reason, ...options }) => {
-        const namespace = namespaceOf(options.namespace);
-        const needs = { temporal: true };
-        await withSession(shell, { needs, json: options.json === true }, async (session) => {
-          const { platform, output } = session;
-          const { temporal } = await platform.client();
-          if ((await describeSchedule(temporal, namespace)) === null) throw noSchedule();
-          await logScheduleOrder(platform.database.db, { action, namespace, operator, reason });
-          const paused = action === 'pause';
-          const note = `${action}d by ${operator}: ${reason}`;
-          if (!(await holdSchedule(temporal, namespace, { paused, note }))) throw noSchedule();
-          output.result({ paused, note });
-          output.line(`the schedule is ${paused ? 'paused' : 'on again'}`);
-        });
+    orderCommand(schedule, action, HOLDS[action]).action(async (options) => {
+      const namespace = namespaceOf(options.namespace);
+      const needs = { temporal: true };
+      await withSession(shell, { needs, json: options.json === true }, async (session) => {
+        const { platform, output } = session;
+        const { temporal } = await platform.client();
+        if ((await describeSchedule(temporal, namespace)) === null) throw noSchedule();
+        const { operator, reason } = options;
+        const order = { action, operator, reason };
+        await logScheduleOrder(platform.database.db, { namespace, ...order });
+        const note = await holdSchedule(temporal, namespace, order);
+        if (note === null) throw noSchedule();
+        const paused = action === 'pause';
+        output.result({ paused, note });
+        output.line(`the schedule is ${paused ? 'paused' : 'on again'}`);
       });
+    });
   }
+}
+
+/** An order about the Schedule that there is, with who and why. */
+function orderCommand(schedule: Command, name: string, description: string) {
+  return schedule
+    .command(name)
+    .description(description)
+    .requiredOption('--reason <text>', 'why, for the audit log')
+    .option('--operator <name>', 'who orders it, for the audit log', defaultOperator())
+    .option('--namespace <name>', 'what is billed', 'base')
+    .option('--json', 'print the result as one JSON object on the last line');
 }
 
 function noSchedule(): CommandError {
@@ -166,28 +172,26 @@ function noSchedule(): CommandError {
 }
 
 function registerRemove(schedule: Command, shell: Shell): void {
-  schedule
-    .command('remove')
-    .description('remove the Schedule; runs it has started go on')
-    .requiredOption('--reason <text>', 'why, for the audit log')
-    .option('--operator <name>', 'who orders it, for the audit log', defaultOperator())
-    .option('--namespace <name>', 'what is billed', 'base')
-    .option('--json', 'print the result as one JSON object on the last line')
-    .action(async ({ operator, reason, ...options }) => {
-      const namespace = namespaceOf(options.namespace);
-      const needs = { temporal: true };
-      await withSession(shell, { needs, json: options.json === true }, async (session) => {
-        const { platform } = session;
-        const { temporal } = await platform.client();
-        if ((await describeSchedule(temporal, namespace)) !== null) {
-          const order = { action: 'remove', namespace, operator, reason } as const;
-          await logScheduleOrder(platform.database.db, order);
-        }
-        const removed = await removeSchedule(temporal, namespace);
-        session.output.result({ removed });
-        session.output.line(removed ? 'the schedule is removed' : 'there was no schedule');
-      });
+  const command = orderCommand(
+    schedule,
+    'remove',
+    'remove the Schedule; runs it has started go on',
+  );
+  command.action(async ({ operator, reason, ...options }) => {
+    const namespace = namespaceOf(options.namespace);
+    const needs = { temporal: true };
+    await withSession(shell, { needs, json: options.json === true }, async (session) => {
+      const { platform } = session;
+      const { temporal } = await platform.client();
+      if ((await describeSchedule(temporal, namespace)) !== null) {
+        const order = { action: 'remove', namespace, operator, reason } as const;
+        await logScheduleOrder(platform.database.db, order);
+      }
+      const removed = await removeSchedule(temporal, namespace);
+      session.output.result({ removed });
+      session.output.line(removed ? 'the schedule is removed' : 'there was no schedule');
     });
+  });
 }
 
 function changesTable(changes: readonly ScheduleChange[]): string {

@@ -122,17 +122,17 @@ function registerHold(app: ApiApp, deps: ApiDeps): void {
       },
       async (request) => {
         const { namespace } = request.query;
-        const { reason } = request.body;
-        const caller = callerOf(request);
+        const order = {
+          action,
+          operator: callerOf(request).name,
+          reason: request.body.reason,
+        };
         // There is one: only then it is an order.
         const before = await shownOf(deps, namespace);
         if (!paused && before.paused && mayBeDone(request)) throw overtaken(namespace);
-        await logScheduleOrder(deps.db, { action, namespace, operator: caller.name, reason });
-        const said = `${paused ? 'paused' : 'resumed'} by ${caller.name}: ${reason}`;
-        const held = await ask(deps, (client) =>
-          holdSchedule(client, namespace, { paused, note: said }),
-        );
-        if (!held) throw unknown(namespace);
+        await logScheduleOrder(deps.db, { namespace, ...order });
+        const note = await ask(deps, (client) => holdSchedule(client, namespace, order));
+        if (note === null) throw unknown(namespace);
         return shownOf(deps, namespace);
       },
     );
